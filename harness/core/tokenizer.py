@@ -1,0 +1,109 @@
+"""The one tokenizer of a run: text to ids, ids to text, and the model's own chat template.
+
+Ids go to the engines, so whatever tokenizer an engine has does not count; this one does.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import jinja2.sandbox
+from tokenizers import Tokenizer as FastTokenizer
+
+from harness.core.errors import ModelError
+
+Message = dict[str, str]
+
+
+class Tokenizer:
+    """A `tokenizers` tokenizer and a chat template in Jinja, as models ship them.
+
+    eos_ids: ids at which generation stops unless told to ignore them.
+    """
+
+    def __init__(
+        self, fast: FastTokenizer, chat_template: str | None, special: dict[str, str], eos_ids: Sequence[int]
+    ) -> None:
+        self._fast = fast
+        self._special = special
+        self.eos_ids = tuple(eos_ids)
+        self._template: jinja2.Template | None = None
+        if chat_template:
+            environment = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+            environment.globals["raise_exception"] = _raise_template_error
+            environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
+            self._template = environment.from_string(chat_template)
+
+    @classmethod
+    def from_folder(cls, folder: Path) -> "Tokenizer":
+        """Read `tokenizer.json` and `tokenizer_config.json` in the Hugging Face layout."""
+        import orjson
+
+        try:
+            fast = FastTokenizer.from_file(str(folder / "tokenizer.json"))
+            config: dict[str, Any] = {}
+            if (folder / "tokenizer_config.json").is_file():
+                config = orjson.loads((folder / "tokenizer_config.json").read_bytes())
+        except Exception as error:  # `tokenizers` raises bare Exception
+            raise ModelError(f"No usable tokenizer.json in {folder}: {error}.") from error
+        template = config.get("chat_template")
+        if template is None and (folder / "chat_template.jinja").is_file():
+            template = (folder / "chat_template.jinja").read_text()
+        special = {name: _content(config[name]) for name in ("bos_token", "eos_token") if config.get(name)}
+        eos_ids = [
+            token_id
+            for name in ("eos_token",)
+            if name in special and (token_id := fast.token_to_id(special[name])) is not None
+        ]
+        return cls(fast, template, special, eos_ids)
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of distinct token ids."""
+        return self._fast.get_vocab_size()
+
+    @property
+    def has_chat_template(self) -> bool:
+        """Whether the model says how messages become one prompt."""
+        return self._template is not None
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of `text` as it stands; markers of special tokens in it are recognised, none are added."""
+        ids: list[int] = self._fast.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """Ids of `text`, and for each the half-open range of characters it came from."""
+        encoding = self._fast.encode(text, add_special_tokens=False)
+        return encoding.ids, encoding.offsets
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of several texts, computed in parallel."""
+        return [encoding.ids for encoding in self._fast.encode_batch_fast(list(texts), add_special_tokens=False)]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of `ids`, special tokens spelled out."""
+        return self._fast.decode(list(ids), skip_special_tokens=False)
+
+    def render_chat(self, messages: Sequence[Message], add_generation_prompt: bool = True) -> str:
+        """The prompt text of a conversation by the model's chat template (ready for an answer by default)."""
+        if self._template is None:
+            raise ModelError(
+                "This model has no chat template, so messages cannot become a prompt. Choose an instruct model."
+            )
+        try:
+            return self._template.render(
+                messages=list(messages), add_generation_prompt=add_generation_prompt, **self._special
+            )
+        except jinja2.TemplateError as error:
+            raise ModelError(f"The model's chat template refuses these messages: {error}.") from error
+
+
+def _content(value: str | dict[str, Any]) -> str:
+    return value if isinstance(value, str) else str(value["content"])
+
+
+def _raise_template_error(message: str) -> None:
+    raise jinja2.TemplateError(message)
