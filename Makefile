@@ -1,0 +1,62 @@
+# Two commands do everything: `make bench` runs the main job, `make test` runs what CI runs.
+# Both make .venv from exact versions first; a second call installs nothing.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+RUN_STAMP := $(VENV)/.installed-bench
+DEV_STAMP := $(VENV)/.installed-dev
+export HF_HUB_OFFLINE ?= 1
+
+.DEFAULT_GOAL := help
+.PHONY: help bench test test-unit lint setup setup-dev lock clean
+
+help: ## What can be made
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
+
+bench: $(RUN_STAMP) ## Run the main job: three workloads on a real engine, then a report
+	@$(BIN)/python -m harness
+
+setup: $(RUN_STAMP) ## Make .venv with the harness and its embedded engine
+
+setup-dev: $(DEV_STAMP) ## The same with the test tools
+
+test: $(DEV_STAMP) lint ## Everything CI runs: lint, unit, integration, engine and browser tests
+	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || { \
+	  echo "The browser tests need Debian's Chromium. Type: sudo apt-get install -y chromium chromium-driver"; exit 2; }
+	$(BIN)/python -m pytest
+
+test-unit: $(DEV_STAMP) ## Unit tests only: no browser, no engine
+	$(BIN)/python -m pytest tests/unit
+
+lint: $(DEV_STAMP) ## Style, types and the rules of which room may import which
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+lock: ## Renew the exact versions under requirements/
+	requirements/lock.sh $(PYTHON)
+
+clean: ## Remove the environment and everything derived (recorded runs stay)
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Python 3.11 or newer is needed; $(PYTHON) is older. Type: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
+	@echo "Making $(VENV)"
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+	  echo "venv is missing. Type: sudo apt-get install -y python3-venv"; exit 2; }
+
+# pyproject.toml is no prerequisite of the interpreter, so an edited one re-installs without a new environment.
+$(RUN_STAMP): $(BIN)/python requirements/bench.txt pyproject.toml
+	@echo "Installing exact versions from requirements/bench.txt (about a minute, once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/bench.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+$(DEV_STAMP): $(RUN_STAMP) requirements/dev.txt
+	@echo "Installing the test tools from requirements/dev.txt"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.txt
+	@touch $@

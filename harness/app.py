@@ -1,0 +1,73 @@
+"""The Hydra application: composes the configuration, runs every job, reports once at the end.
+
+No job raises: a failed run is recorded and the sweep goes on; the exit code is decided when all is done.
+"""
+
+import os
+import signal
+import sys
+from types import FrameType
+from typing import Any
+
+# Hydra prints its own errors and exits unless told to raise them; ours are shorter and say what to do.
+os.environ["HYDRA_FULL_ERROR"] = "1"
+
+import hydra
+from omegaconf import DictConfig
+
+from harness.config import register_schemas, typed
+from harness.core.errors import UsageError
+from harness.screen import Screen
+from harness.session import Session
+from harness.usage_errors import explain
+
+DEFAULT_EXPERIMENT = "experiment=default"
+
+
+def run_command(arguments: list[str]) -> int:
+    """Run what the command line asks for; returns the exit code (0, 1, 2 or 130)."""
+    arguments = flags_first(arguments) or [DEFAULT_EXPERIMENT]
+    screen = Screen()
+    session = Session(screen)
+    register_schemas()
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        _hydra_main(arguments, session)
+    except KeyboardInterrupt:
+        session.interrupted = True
+    except UsageError as error:
+        screen.error(error)
+        return UsageError.exit_code
+    except Exception as error:
+        try:
+            explained = explain(error, arguments)
+        except Exception:
+            session.unexpected(error)
+            return 1
+        screen.error(explained)
+        return explained.exit_code
+    return session.finish()
+
+
+def flags_first(arguments: list[str]) -> list[str]:
+    """The same arguments with KEY=VALUE last: Hydra refuses an override that stands before -m."""
+    overrides = [a for a in arguments if "=" in a and not a.startswith("-")]
+    return [a for a in arguments if a not in overrides] + overrides
+
+
+def _hydra_main(arguments: list[str], session: Session) -> None:
+    @hydra.main(version_base="1.3", config_path="pkg://conf", config_name="config")
+    def task(composed: DictConfig) -> Any:
+        session.run_job(lambda: typed(composed))
+
+    original = sys.argv
+    sys.argv = ["python -m harness", *arguments]
+    try:
+        task()
+    finally:
+        sys.argv = original
+
+
+def _interrupt(signum: int, frame: FrameType | None) -> None:
+    """A request to end is handled like Ctrl-C: what was measured is kept, the engine is ended."""
+    raise KeyboardInterrupt

@@ -1,0 +1,124 @@
+"""The whole configuration as typed dataclasses, and where Hydra learns of them.
+
+Types and the shape live here; every default value lives in conf/. Importing this module contacts nothing and
+loads no engine.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import MISSING, DictConfig, OmegaConf
+from omegaconf.errors import MissingMandatoryValue
+
+from backends.base import EngineOptions
+from backends.registry import backend_options
+from harness.core.errors import UsageError
+from harness.core.model_store import ModelSource
+from harness.load.options import LoadOptions
+from harness.metrics.slo import SloOptions
+from workloads.options import WorkloadOptions
+from workloads.registry import workload_options
+
+
+@dataclass
+class ModelOptions:
+    """Which model is served; see `harness.core.model_store.ModelSource` for the fields."""
+
+    name: str = MISSING
+    package: str | None = MISSING
+    sha256: str | None = MISSING
+    path: str | None = MISSING
+    id: str | None = MISSING
+    revision: str | None = MISSING
+    raw_gguf: bool = MISSING
+
+    def source(self) -> ModelSource:
+        """The same as the model store's own type."""
+        return ModelSource(**vars(self))
+
+
+@dataclass
+class QualityOptions:
+    """What is measured of the answers' quality beside speed.
+
+    name: none or perplexity.
+    text: file whose text is predicted; null takes the Python documentation.
+    tokens: length of the text in tokens. window: tokens per independent context; stride: step between windows.
+    chunk: tokens fed at once through the KV cache that is judged; null feeds as the measured run does.
+    """
+
+    name: str = MISSING
+    text: str | None = MISSING
+    tokens: int = MISSING
+    window: int = MISSING
+    stride: int = MISSING
+    chunk: int | None = MISSING
+
+
+@dataclass
+class HardwareOptions:
+    """What the machine is used like, and what it costs.
+
+    pin: give client and engine cores of their own. price_per_hour: of the whole machine, for cost figures.
+    """
+
+    name: str = MISSING
+    pin: bool = MISSING
+    price_per_hour: float | None = MISSING
+    currency: str = MISSING
+
+
+@dataclass
+class Config:
+    """One run. `repeats` measures it that many times, each with a fresh engine."""
+
+    seed: int = MISSING
+    repeats: int = MISSING
+    results_dir: str = MISSING
+    backend: EngineOptions = MISSING
+    workload: WorkloadOptions = MISSING
+    load: LoadOptions = MISSING
+    model: ModelOptions = MISSING
+    quality: QualityOptions = MISSING
+    slo: SloOptions = MISSING
+    hardware: HardwareOptions = MISSING
+
+
+# Command-line choices of the group `experiment` need a place in the schema; they are no part of a run.
+@dataclass
+class RootSchema(Config):
+    """What Hydra composes: a run, and the name of the experiment it came from."""
+
+    experiment: Any = None
+
+
+def register_schemas() -> None:
+    """Tell Hydra the types; conf/ files refer to them as /schema/GROUP@_here_: NAME."""
+    store = ConfigStore.instance()
+    store.store(group="schema", name="root", node=RootSchema)
+    for group, options in (
+        ("load", LoadOptions),
+        ("model", ModelOptions),
+        ("quality", QualityOptions),
+        ("slo", SloOptions),
+        ("hardware", HardwareOptions),
+    ):
+        store.store(group=f"schema/{group}", name="options", node=options)
+    for name, backend in backend_options().items():
+        store.store(group="schema/backend", name=name, node=backend)
+    for name, workload in workload_options().items():
+        store.store(group="schema/workload", name=name, node=workload)
+
+
+def typed(composed: DictConfig) -> Config:
+    """The composed configuration as plain dataclasses. Raises UsageError for a value that is still missing."""
+    try:
+        values: Any = OmegaConf.to_object(composed)
+    except MissingMandatoryValue as error:
+        raise UsageError(f"A value is missing: {str(error).splitlines()[0]}") from error
+    config = Config(**{name: getattr(values, name) for name in Config.__dataclass_fields__})
+    for key, value, least in (("repeats", config.repeats, 1), ("seed", config.seed, 0)):
+        if value < least:
+            raise UsageError(f"{key}={value}: must be at least {least}.")
+    return config

@@ -1,0 +1,142 @@
+"""What can be looked at while an engine serves: its processes, its own metrics, the GPU, the energy counters."""
+
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+_TREE_REFRESH_S = 2.0
+_METRICS_TIMEOUT_S = 2.0
+
+
+class ProcessTree:
+    """PSS and CPU time of a process and all its descendants.
+
+    PSS (proportional set size) divides shared pages among their users, so the sum over a tree counts each page
+    once. CPU time of processes that ended stays in the sum.
+    """
+
+    def __init__(self, root_pid: int) -> None:
+        self._root = root_pid
+        self._members: dict[int, psutil.Process] = {}
+        self._cpu_s: dict[int, float] = {}
+        self._refresh_at = 0.0
+
+    def read(self) -> dict[str, float]:
+        """pss_bytes and engine_cpu_s; {} once the tree is gone."""
+        if time.monotonic() >= self._refresh_at:
+            self._find_members()
+        pss = 0
+        for pid, process in list(self._members.items()):
+            try:
+                pss += _pss_bytes(pid)
+                times = process.cpu_times()
+                self._cpu_s[pid] = times.user + times.system
+            except (psutil.Error, OSError):
+                del self._members[pid]
+        return {"pss_bytes": pss, "engine_cpu_s": sum(self._cpu_s.values())} if self._members else {}
+
+    def _find_members(self) -> None:
+        try:
+            root = psutil.Process(self._root)
+            self._members = {process.pid: process for process in (root, *root.children(recursive=True))}
+        except psutil.Error:
+            self._members = {}
+        self._refresh_at = time.monotonic() + _TREE_REFRESH_S
+
+    def pids(self) -> set[int]:
+        """The processes seen at the last look."""
+        return set(self._members)
+
+
+def _pss_bytes(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+class EngineMetrics:
+    """The engine's own /metrics, mapped to the common names by its adapter."""
+
+    def __init__(
+        self, url: str, headers: Mapping[str, str], to_common_names: Callable[[str], dict[str, float]]
+    ) -> None:
+        self._request = urllib.request.Request(url, headers=dict(headers))
+        self._to_common_names = to_common_names
+
+    def read(self) -> dict[str, float]:
+        """Gauges and counters by common name; {} where the engine has no such page."""
+        try:
+            with urllib.request.urlopen(self._request, timeout=_METRICS_TIMEOUT_S) as answer:
+                return self._to_common_names(answer.read().decode("utf-8", "replace"))
+        except (urllib.error.URLError, ValueError):
+            return {}
+
+
+class NvidiaGpu:
+    """GPU memory of the given processes, and utilisation, through NVML."""
+
+    def __init__(self, pids: Callable[[], set[int]]) -> None:
+        import pynvml
+
+        pynvml.nvmlInit()
+        self._nvml: Any = pynvml
+        self._pids = pids
+        self._devices = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+
+    def read(self) -> dict[str, float]:
+        """gpu_bytes over all devices and gpu_utilisation (their mean, 0 to 1)."""
+        pids = self._pids()
+        used = busy = 0
+        for device in self._devices:
+            for process in self._nvml.nvmlDeviceGetComputeRunningProcesses(device):
+                if process.pid in pids:
+                    used += process.usedGpuMemory or 0
+            busy += self._nvml.nvmlDeviceGetUtilizationRates(device).gpu
+        return {"gpu_bytes": used, "gpu_utilisation": busy / 100 / len(self._devices)}
+
+
+class RaplEnergy:
+    """Joules of all CPU packages since the first look (Linux powercap); the counters wrap around."""
+
+    _ROOT = Path("/sys/class/powercap")
+
+    def __init__(self, root: Path = _ROOT) -> None:
+        self._zones = sorted(
+            zone for zone in root.glob("intel-rapl:*") if zone.name.count(":") == 1 and (zone / "energy_uj").exists()
+        )
+        if not self._zones:
+            raise OSError("no RAPL zones")
+        self._last = {zone: self._microjoules(zone) for zone in self._zones}  # raises where not readable
+        self._sum_uj = 0
+
+    @staticmethod
+    def _microjoules(zone: Path) -> int:
+        return int((zone / "energy_uj").read_text())
+
+    def read(self) -> dict[str, float]:
+        """energy_j since this object was made."""
+        for zone in self._zones:
+            now = self._microjoules(zone)
+            step = now - self._last[zone]
+            if step < 0:
+                step += int((zone / "max_energy_range_uj").read_text())
+            self._sum_uj += step
+            self._last[zone] = now
+        return {"energy_j": self._sum_uj / 1e6}
+
+
+def optional_sources(pids: Callable[[], set[int]]) -> list[Any]:
+    """GPU and energy, where this machine has them and lets them be read."""
+    found: list[Any] = []
+    for make in (lambda: NvidiaGpu(pids), RaplEnergy):
+        try:
+            found.append(make())
+        except Exception:  # NVML raises its own family; absent is absent, never 0
+            continue
+    return found

@@ -1,0 +1,104 @@
+"""Turns what Hydra and OmegaConf say about a wrong command line into one sentence and a way out."""
+
+import difflib
+import re
+from collections.abc import Iterator
+
+from hydra.errors import HydraException
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from harness.core.errors import UsageError
+from harness.help import GROUPS, choices_of
+
+_TYPES = {
+    "Integer": "a whole number",
+    "Float": "a number",
+    "Boolean": "true or false",
+    "'int'": "a whole number",
+    "'float'": "a number",
+    "'bool'": "true or false",
+}
+
+
+def explain(error: Exception, arguments: list[str]) -> UsageError:
+    """The error a person can act on; `error` is what Hydra or OmegaConf raised while composing `arguments`."""
+    if not isinstance(error, HydraException | OmegaConfBaseException):
+        raise error
+    text = str(error)
+    for pattern, explanation in (
+        (r"Could not override '([^']+)'", _unknown_key),
+        (r"Could not find '([^']+)'", _unknown_choice),
+        (r"Key '([^']+)' (?:is )?not in", _unknown_key),
+        (r"Error parsing override '(.*)'", _malformed),
+        (r"Error merging override (\S+)", _wrong_type(error)),
+    ):
+        if match := re.search(pattern, text):
+            return UsageError(explanation(match.group(1)))
+    first = text.strip().splitlines()[0]
+    return UsageError(f"{first}. See python -m harness --help")
+
+
+def _unknown_key(key: str) -> str:
+    parent, _, name = key.rpartition(".")
+    group = key.split(".")[0]
+    siblings = sorted(_known_keys(parent))
+    close = difflib.get_close_matches(name, siblings, n=1, cutoff=0.6)
+    prefix = f"{parent}." if parent else ""
+    hint = f" Did you mean {prefix}{close[0]}?" if close else ""
+    listing = f" Keys{f' of {parent}' if parent else ''}: {', '.join(siblings)}." if siblings else ""
+    if group not in GROUPS and not close:
+        groups = difflib.get_close_matches(group, [*GROUPS, *_known_keys("")], n=1, cutoff=0.6)
+        hint = f" Did you mean {groups[0]}?" if groups else hint
+    return f"There is no key {key}.{hint}{listing}"
+
+
+def _known_keys(parent: str) -> Iterator[str]:
+    """Keys below `parent` over all choices of its group."""
+    from hydra.core.config_store import ConfigStore
+
+    repository = ConfigStore.instance().repo["schema"]
+    if not parent:
+        yield from (str(key) for key in repository["root.yaml"].node)
+        return
+    group, *path = parent.split(".")
+    names: set[str] = set()
+    for entry in repository.get(group, {}).values():
+        node = entry.node
+        for step in path:
+            node = node.get(step) if isinstance(node, DictConfig) and step in node else None
+        if isinstance(node, DictConfig):
+            names.update(str(key) for key in node)
+    yield from names
+
+
+def _unknown_choice(place: str) -> str:
+    group, _, name = place.rpartition("/")
+    if group not in GROUPS:
+        return f"There is no {place}. See python -m harness --help"
+    choices = choices_of(group)
+    close = difflib.get_close_matches(name, choices, n=1, cutoff=0.5)
+    hint = f" Did you mean {group}={close[0]}?" if close else ""
+    return f"{group}={name}: there is no such choice.{hint} Choices: {', '.join(choices)}."
+
+
+def _malformed(argument: str) -> str:
+    if "=" not in argument:
+        return (
+            f"{argument!r} is not of the form KEY=VALUE. For example: python -m harness workload=rag "
+            "(or --help for everything)"
+        )
+    return f"{argument!r} cannot be read. Quote a value with special characters: \"KEY='some, value'\""
+
+
+def _wrong_type(error: Exception):  # noqa: ANN202 - a function from the override's text to a sentence
+    def explanation(override: str) -> str:
+        cause = str(error.__cause__ or error)
+        kind = next((words for name, words in _TYPES.items() if f"converted to {name}" in cause), None)
+        if kind:
+            return f"{override}: the value must be {kind}."
+        if "Unsupported interpolation" in cause or "not found" in cause:
+            return f"{override}: {cause.splitlines()[0]}."
+        return f"{override}: {cause.splitlines()[0]}."
+
+    return explanation
