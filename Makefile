@@ -9,7 +9,7 @@ DEV_STAMP := $(VENV)/.installed-dev
 export HF_HUB_OFFLINE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help bench test test-unit lint setup setup-dev lock clean
+.PHONY: help bench test browser test-unit lint setup setup-dev lock clean
 
 help: ## What can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -21,10 +21,12 @@ setup: $(RUN_STAMP) ## Make .venv with the harness and its embedded engine
 
 setup-dev: $(DEV_STAMP) ## The same with the test tools
 
-test: $(DEV_STAMP) lint ## Everything CI runs: lint, unit, integration, engine and browser tests
+test: browser $(DEV_STAMP) lint ## Everything CI runs: lint, unit, integration, engine and browser tests
+	$(BIN)/python -m pytest
+
+browser:
 	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || { \
 	  echo "The browser tests need Debian's Chromium. Type: sudo apt-get install -y chromium chromium-driver"; exit 2; }
-	$(BIN)/python -m pytest
 
 test-unit: $(DEV_STAMP) ## Unit tests only: no browser, no engine
 	$(BIN)/python -m pytest tests/unit

@@ -13,6 +13,8 @@ from typing import Any
 os.environ["HYDRA_FULL_ERROR"] = "1"
 
 import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from harness.config import register_schemas, typed
@@ -58,7 +60,7 @@ def flags_first(arguments: list[str]) -> list[str]:
 def _hydra_main(arguments: list[str], session: Session) -> None:
     @hydra.main(version_base="1.3", config_path="pkg://conf", config_name="config")
     def task(composed: DictConfig) -> Any:
-        session.run_job(lambda: typed(composed))
+        session.run_job(lambda: typed(composed), HydraConfig.get().mode == RunMode.MULTIRUN)
 
     original = sys.argv
     sys.argv = ["python -m harness", *arguments]

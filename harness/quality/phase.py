@@ -1,0 +1,98 @@
+"""The quality phase: which text, through which server, and what is said where an engine has no route."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from backends.base import Backend, Endpoint
+from harness.config import QualityOptions
+from harness.control import post_json
+from harness.core.errors import UsageError
+from harness.core.tokenizer import Tokenizer
+from harness.quality.perplexity import perplexity
+from workloads.corpus import python_documentation
+
+_WINDOW_TIMEOUT_S = 300.0
+_CHOICES = ("none", "perplexity")
+
+
+def check_quality(options: QualityOptions, backend: Backend) -> None:
+    """Raise UsageError for options that cannot be measured, before anything starts."""
+    if options.name not in _CHOICES:
+        raise UsageError(f"quality.name={options.name}: choose one of {', '.join(_CHOICES)}.")
+    if options.name == "none":
+        return
+    if options.text is not None and not Path(options.text).expanduser().is_file():
+        raise UsageError(f"quality.text={options.text} is no file. Leave it out to use the Python documentation.")
+    if not 1 <= options.stride <= options.window or options.window < 2:
+        raise UsageError(
+            f"quality.window={options.window} quality.stride={options.stride}: the window must be at least 2 tokens "
+            "and the stride from 1 to the window."
+        )
+    if options.tokens < 2:
+        raise UsageError(f"quality.tokens={options.tokens}: at least 2 are needed to predict one.")
+    longest = backend.options.context_length
+    # One token is generated beside the window, since not every server answers max_tokens=0.
+    if longest is not None and options.window + 1 > longest:
+        raise UsageError(
+            f"quality.window={options.window} does not fit backend.context_length={longest} (one more token is "
+            f"generated). Use at most {longest - 1}."
+        )
+
+
+def needs_restart(options: QualityOptions, backend: Backend) -> bool:
+    """Whether the engine must be started again with the chunk size that this phase feeds."""
+    return (
+        options.name != "none"
+        and options.chunk is not None
+        and backend.options.base_url is None
+        and backend.options.prefill_chunk != options.chunk
+    )
+
+
+def measure_quality(
+    options: QualityOptions,
+    backend: Backend,
+    endpoint: Endpoint,
+    tokenizer: Tokenizer,
+    on_window: Callable[[int, int], None],
+) -> dict[str, Any]:
+    """The `quality` part of a run's summary; says in words what this engine cannot be asked."""
+    if options.name == "none":
+        return {}
+    abilities = backend.capabilities()
+    if not abilities.prompt_logprobs:
+        return {"perplexity": None, "reason": f"{backend.options.name} gives no prompt log-probabilities over HTTP"}
+    text = _text(options)
+    ids = tokenizer.encode(text)[: options.tokens]
+    if len(ids) < 2:
+        raise UsageError("quality.text holds fewer than two tokens.")
+
+    def log_probs(window: Any) -> list[float | None]:
+        body = {
+            "model": endpoint.model_name,
+            "prompt": list(window),
+            "echo": True,
+            "logprobs": 1,
+            "max_tokens": 1,
+            "temperature": 0,
+        }
+        answer = post_json(endpoint, "/v1/completions", body, _WINDOW_TIMEOUT_S)
+        try:
+            values: list[float | None] = answer["choices"][0]["logprobs"]["token_logprobs"]
+        except (KeyError, IndexError, TypeError):
+            return []
+        return values
+
+    result = perplexity(ids, options.window, options.stride, log_probs, tokenizer, on_window)
+    result["chunk"] = options.chunk if options.chunk is not None else backend.options.prefill_chunk
+    result["text_sha256"] = hashlib.sha256(text.encode()).hexdigest()
+    result["sees_kv_cache"] = abilities.logprobs_see_kv
+    return result
+
+
+def _text(options: QualityOptions) -> str:
+    if options.text is None:
+        return "\n\n".join(document.text for document in python_documentation().documents)
+    return Path(options.text).expanduser().read_text(encoding="utf-8", errors="replace")

@@ -1,0 +1,124 @@
+"""What a run has found out, and how that becomes its record."""
+
+import dataclasses
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from backends.base import Backend
+from harness.client import Measurement
+from harness.config import Config
+from harness.core.errors import RecordError
+from harness.core.model_store import ModelFiles
+from harness.core.requests import Plan
+from harness.core.tokenizer import Tokenizer
+from harness.cores import CoreShares
+from harness.fingerprint import fingerprint
+from harness.metrics.cost import cost_summary
+from harness.metrics.summary import summarise
+from harness.metrics.window import Window, measured_window
+from harness.records.ids import new_run_id
+from harness.records.writer import RunWriter
+from harness.validity import RunContext, evaluate
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Everything that can be decided before anything is started."""
+
+    config: Config
+    model: ModelFiles
+    tokenizer: Tokenizer
+    backend: Backend
+    plan: Plan
+    cores: CoreShares
+
+
+@dataclass
+class Findings:
+    """What a run has found out so far; whatever is here when it ends is written."""
+
+    launch: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    warmup: Measurement | None = None
+    measurement: Measurement | None = None
+    telemetry: pd.DataFrame | None = None
+    quality: dict[str, Any] = field(default_factory=dict)
+    engine_alive: bool = True
+
+
+def build_record(
+    prepared: Prepared, findings: Findings, started_at: datetime, error: Exception | None, sweep: str | None
+) -> dict[str, Any]:
+    """Everything of run.json but schema, id and status."""
+    config = prepared.config
+    requests, events, telemetry = tables(findings)
+    measurement = findings.measurement
+    summary: dict[str, Any] = {}
+    validity: list[dict[str, Any]] = []
+    window = _window(config, measurement)
+    if measurement is not None and window is not None and requests is not None and events is not None:
+        frame = telemetry if telemetry is not None else pd.DataFrame({"ns": pd.Series(dtype="int64")})
+        summary = summarise(requests, events, frame, window, config.slo)
+        summary["quality"] = findings.quality
+        summary["cost"] = cost_summary(summary, config.hardware.price_per_hour, config.hardware.currency)
+        validity = evaluate(
+            RunContext(
+                requests=requests,
+                events=events,
+                telemetry=frame,
+                window=window,
+                load=config.load,
+                client=measurement.client,
+                prefix_cache=config.backend.prefix_cache,
+                engine_alive=findings.engine_alive,
+            )
+        )
+    return {
+        "reason": str(error) if error else None,
+        "started_at": started_at.isoformat(),
+        "sweep": sweep,
+        "config": dataclasses.asdict(config),
+        "fingerprint": fingerprint(prepared.plan, prepared.model, prepared.backend.versions(), prepared.cores),
+        "summary": summary,
+        "validity": validity,
+        "launch": findings.launch,
+        "window": window.to_record() if window else {},
+        "client": measurement.client if measurement else {},
+    }
+
+
+def tables(findings: Findings) -> tuple[pd.DataFrame | None, pd.DataFrame | None, pd.DataFrame | None]:
+    """Requests and events of both phases, and telemetry."""
+    parts = [m for m in (findings.warmup, findings.measurement) if m is not None]
+    if not parts:
+        return None, None, None
+    requests = pd.concat([part.requests for part in parts], ignore_index=True)
+    events = pd.concat([part.events for part in parts], ignore_index=True)
+    return requests, events, findings.telemetry
+
+
+def _window(config: Config, measurement: Measurement | None) -> Window | None:
+    if measurement is None:
+        return None
+    by_time = config.load.duration_s if measurement.closed_by_time else None
+    closed = config.load.name == "closed"
+    return measured_window(measurement.requests, by_time, config.load.concurrency if closed else None)
+
+
+def record_failure(config: Config, error: Exception, sweep: str) -> str | None:
+    """Record a run that could not even start; returns its id, or None where that cannot be written either."""
+    record = {
+        "reason": str(error),
+        "started_at": datetime.now(UTC).isoformat(),
+        "sweep": sweep,
+        "config": dataclasses.asdict(config),
+    }
+    try:
+        with RunWriter(Path(config.results_dir), new_run_id(config.backend.name, config.workload.name)) as writer:
+            writer.finish("failed", record)
+            return writer.run_id
+    except RecordError:
+        return None

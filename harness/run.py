@@ -1,0 +1,204 @@
+"""One run, from configuration to record. Reads from top to bottom as the run happens."""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from backends.base import Backend
+from backends.registry import make_backend
+from harness.client import ClientJob, Measurement, Progress, measure
+from harness.config import Config
+from harness.core.errors import EngineError, HarnessError
+from harness.core.model_store import resolve
+from harness.core.requests import PlannedRequest
+from harness.cores import available_cores, share_cores
+from harness.load.check import check_load
+from harness.quality.phase import check_quality, measure_quality, needs_restart
+from harness.recording import Findings, Prepared, build_record, tables
+from harness.records.ids import new_run_id
+from harness.records.writer import RunWriter
+from harness.screen import Screen
+from harness.serving import Server, serve
+from harness.telemetry.sampler import Sampler
+from harness.telemetry.sources import EngineMetrics, ProcessTree, optional_sources
+from workloads.registry import draw_plan
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended. `error` is what to tell the user; run_id is None where nothing was recorded."""
+
+    run_id: str | None
+    status: str
+    error: Exception | None = None
+    interrupted: bool = False
+
+
+def prepare(config: Config, screen: Screen) -> Prepared:
+    """Find the model, check every option, draw the plan. Starts nothing; raises UsageError or ModelError."""
+    backend = make_backend(config.backend)
+    check_load(config.load)
+    check_quality(config.quality, backend)
+    with screen.phase(f"Model {config.model.name}") as detail:
+        model = resolve(config.model.source(), detail)
+        backend.check(model)
+        tokenizer = model.tokenizer()
+    with screen.phase(f"Drawing the {config.workload.name} workload"):
+        plan = draw_plan(
+            config.workload,
+            tokenizer,
+            config.seed,
+            config.load.warmup,
+            config.backend.context_length or model.geometry.context_length,
+        )
+    # Cores are shared out only where the engine runs here.
+    ours = config.backend.base_url is None
+    cores = share_cores(available_cores(), config.hardware.pin and ours)
+    return Prepared(config, model, tokenizer, backend, plan, cores)
+
+
+def execute(prepared: Prepared, screen: Screen, sweep: str | None) -> Outcome:
+    """Measure and record. Never raises for a failed run: the outcome says what happened, the record too."""
+    config = prepared.config
+    started_at = datetime.now(UTC)
+    findings = Findings()
+    status, error, interrupted = "complete", None, False
+    with RunWriter(Path(config.results_dir), new_run_id(config.backend.name, config.workload.name)) as writer:
+        try:
+            speed_and_quality(prepared, findings, writer, screen)
+        except KeyboardInterrupt:
+            error, interrupted = HarnessError("interrupted"), True
+        except Exception as raised:  # recorded, then told by the session; a sweep goes on
+            error = raised
+        if error is None and findings.measurement is not None:
+            error = _all_failed(findings.measurement)
+        if error is not None or (findings.measurement is not None and findings.measurement.stopped_early):
+            status = "partial" if findings.measurement is not None and _any_ok(findings.measurement) else "failed"
+        with screen.phase("Writing the record"):
+            record = build_record(prepared, findings, started_at, error, sweep)
+            writer.finish(status, record, *tables(findings))
+    return Outcome(writer.run_id, status, error, interrupted)
+
+
+def speed_and_quality(prepared: Prepared, findings: Findings, writer: RunWriter, screen: Screen) -> None:
+    """The engine's lifetime: warm-up, measurement, quality; fills `findings` as it goes."""
+    config = prepared.config
+    restart = needs_restart(config.quality, prepared.backend)
+    name, model, log = config.backend.name, prepared.model, writer.engine_log
+    verb = "Reaching" if config.backend.base_url else "Starting"
+    with serve(prepared.backend, model, prepared.cores, log, screen.phase(f"{verb} {name}")) as server:
+        findings.launch["speed"] = server.launch
+        measure_speed(prepared, server, findings, writer, screen)
+        if not restart:
+            judge(prepared, prepared.backend, server, findings, screen)
+    if restart:
+        chunked = dataclasses.replace(prepared.config.backend, prefill_chunk=config.quality.chunk)
+        backend = make_backend(chunked)
+        title = f"Restarting {name} to feed {config.quality.chunk} tokens at a time"
+        with serve(backend, model, prepared.cores, log, screen.phase(title)) as server:
+            findings.launch["quality"] = server.launch
+            judge(prepared, backend, server, findings, screen)
+
+
+def measure_speed(
+    prepared: Prepared, server: Server, findings: Findings, writer: RunWriter, screen: Screen
+) -> None:
+    """Warm up with prompts of their own, then drive the load while telemetry looks on."""
+    plan = prepared.plan
+    if plan.warmup:
+        with screen.measuring("Warming up", len(plan.warmup)) as show:
+            job = _client_job(prepared, server, plan.warmup, "warmup", writer)
+            findings.warmup = measure(job, _reporter(show, None))
+    planned = len(plan.requests)
+    total = min(prepared.config.load.requests or planned, planned)
+    with _telemetry(prepared, server) as sampler:
+        try:
+            with screen.measuring("Measuring", total) as show:
+                job = _client_job(prepared, server, plan.requests, "measured", writer)
+                findings.measurement = measure(job, _reporter(show, sampler))
+        finally:
+            findings.engine_alive = server.alive
+    findings.telemetry = sampler.frame()
+    if findings.measurement.stopped_early:
+        raise KeyboardInterrupt
+    if not findings.engine_alive and server.process:
+        raise EngineError(f"The engine ended while it was measured.\n{server.process.last_words()}")
+
+
+def judge(prepared: Prepared, backend: Backend, server: Server, findings: Findings, screen: Screen) -> None:
+    """The quality phase, where one was asked for."""
+    options = prepared.config.quality
+    if options.name == "none":
+        return
+    with screen.phase("Perplexity") as detail:
+        findings.quality = measure_quality(
+            options,
+            backend,
+            server.endpoint,
+            prepared.tokenizer,
+            lambda done, of: detail(f"window {done} of {of}"),
+        )
+
+
+def _client_job(
+    prepared: Prepared, server: Server, requests: tuple[PlannedRequest, ...], phase: str, writer: RunWriter
+) -> ClientJob:
+    config, abilities = prepared.config, prepared.backend.capabilities()
+    return ClientJob(
+        endpoint=server.endpoint,
+        api=config.backend.api,
+        requests=requests,
+        phase=phase,
+        extras=prepared.backend.request_extras(),
+        enforce_length=abilities.ignore_eos,
+        return_token_ids=abilities.return_token_ids,
+        load=config.load,
+        seed=config.seed,
+        tokenizer_folder=prepared.model.tokenizer_folder,
+        spool=writer.scratch / phase,
+        cpus=prepared.cores.client,
+    )
+
+
+def _telemetry(prepared: Prepared, server: Server) -> Sampler:
+    sources: list[Any] = []
+    pids: Callable[[], set[int]] = lambda: set()  # noqa: E731 - replaced below where there is a process
+    if server.process is not None:
+        tree = ProcessTree(server.process.pid)
+        pids = tree.pids
+        sources.append(tree)
+    if prepared.backend.capabilities().metrics:
+        endpoint = server.endpoint
+        url = endpoint.base_url + "/metrics"
+        sources.append(EngineMetrics(url, endpoint.headers, prepared.backend.common_metrics))
+    return Sampler([*sources, *optional_sources(pids)])
+
+
+def _reporter(show: Callable[[int, str], None], sampler: Sampler | None) -> Callable[[Progress], None]:
+    """Turns the client's counters into the live line."""
+
+    def report(progress: Progress) -> None:
+        parts = [f"{progress.in_flight} in flight", f"{progress.tokens_per_s:.0f} tokens/s"]
+        if progress.errors:
+            parts.append(f"{progress.errors} errors")
+        kv = sampler.latest("kv_used_bytes") if sampler else None
+        if kv is not None:
+            parts.append(f"KV {kv / 1e6:.0f} MB")
+        show(progress.finished, ", ".join(parts))
+
+    return report
+
+
+def _any_ok(measurement: Measurement) -> bool:
+    return bool(measurement.requests["ok"].any())
+
+
+def _all_failed(measurement: Measurement) -> HarnessError | None:
+    """A run without a single good request has nothing to show; its first error says why."""
+    if _any_ok(measurement) or measurement.requests.empty:
+        return None
+    first = measurement.requests.iloc[0]
+    return EngineError(f"Every request failed; the first with {first['error']}: {first['error_detail']}")

@@ -1,0 +1,111 @@
+"""All runs of one command: collects their outcomes, and at the end makes the report and decides the exit code."""
+
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from harness.config import Config
+from harness.core.errors import HarnessError, UsageError
+from harness.recording import record_failure
+from harness.run import Outcome, execute, prepare
+from harness.screen import Screen
+
+INTERRUPTED = 130  # 128 + SIGINT, as shells say it
+
+
+@dataclass
+class Session:
+    """What happened so far. Jobs after an interruption are skipped, and the count of them is told."""
+
+    screen: Screen
+    interrupted: bool = False
+    outcomes: list[Outcome] = field(default_factory=list)
+    skipped: int = 0
+    results_dir: Path = Path("results")
+    started: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    def run_job(self, configured: Callable[[], Config], in_sweep: bool) -> None:
+        """Run one job of the command with all its repeats. Never raises.
+
+        A job that cannot start is told and, in a sweep, recorded as failed: its row must not be missing from the
+        report. Alone it leaves nothing behind.
+        """
+        if self.interrupted:
+            self.skipped += 1
+            return
+        config = None
+        try:
+            config = configured()
+            self.results_dir = Path(config.results_dir)
+            for repeat in range(config.repeats):
+                suffix = f", repeat {repeat + 1} of {config.repeats}" if config.repeats > 1 else ""
+                self.screen.heading(f"{config.workload.name} on {config.backend.name}{suffix}")
+                self._add(execute(prepare(config, self.screen), self.screen, self._sweep_name()))
+                if self.interrupted:
+                    return
+        except KeyboardInterrupt:
+            self.interrupted = True
+        except Exception as error:
+            recorded = record_failure(config, error, self._sweep_name()) if config and in_sweep else None
+            self._add(Outcome(recorded, "failed", error))
+
+    def _sweep_name(self) -> str:
+        """Runs of one command belong together: the report without `runs=` takes the latest such group."""
+        return self.started.strftime("s%Y%m%d-%H%M%S")
+
+    def _add(self, outcome: Outcome) -> None:
+        self.outcomes.append(outcome)
+        self.interrupted |= outcome.interrupted
+        if outcome.error is None or outcome.interrupted:
+            return
+        if isinstance(outcome.error, HarnessError):
+            self.screen.error(outcome.error)
+        else:
+            self.unexpected(outcome.error)
+
+    def unexpected(self, error: Exception) -> None:
+        """A fault of the harness itself: one line for the person, the traceback into the log."""
+        log = self.results_dir / "harness.log"
+        lines = "".join(traceback.format_exception(error))
+        try:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            with log.open("a", encoding="utf-8") as file:
+                file.write(f"{datetime.now(UTC).isoformat()}\n{lines}\n")
+            where = f"The traceback is in {log}."
+        except OSError:
+            where = lines
+        self.screen.error(f"{type(error).__name__}: {error}. This is a fault of the harness; please report it. {where}")
+
+    def finish(self) -> int:
+        """Report what was recorded; returns the exit code."""
+        recorded = [outcome.run_id for outcome in self.outcomes if outcome.run_id]
+        if recorded:
+            self._report(recorded)
+        if self.interrupted:
+            rest = f" {self.skipped} more {'run was' if self.skipped == 1 else 'runs were'} not started." if self.skipped else ""
+            self.screen.warn(f"Interrupted: what was measured is kept and marked partial.{rest}")
+            return INTERRUPTED
+        failed = [outcome for outcome in self.outcomes if outcome.status != "complete"]
+        if not failed:
+            return 0
+        if all(isinstance(outcome.error, UsageError) for outcome in failed) and len(failed) == len(self.outcomes):
+            return UsageError.exit_code
+        return HarnessError.exit_code
+
+    def _report(self, run_ids: list[str]) -> None:
+        from harness.records.reader import read_run
+        from harness.report import write_report
+        from harness.report.terminal import one_sentence, summary_table
+
+        try:
+            with self.screen.phase("Writing the report"):
+                runs = [read_run(run_id, self.results_dir) for run_id in run_ids]
+                path = write_report(runs, self.results_dir / "reports" / self._sweep_name())
+        except (HarnessError, OSError) as error:
+            self.screen.error(f"{error} The records are in {self.results_dir / 'runs'}.")
+            return
+        self.screen.result(summary_table(runs))
+        self.screen.result(one_sentence(runs))
+        self.screen.result(str(path))

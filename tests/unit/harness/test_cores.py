@@ -1,0 +1,26 @@
+import pytest
+
+from harness.cores import CoreShares, share_cores
+
+
+@pytest.mark.parametrize(
+    ("available", "expected"),
+    [
+        ([0], CoreShares(None, None, None)),
+        ([0, 1], CoreShares((0,), (1,), (1,))),
+        ([2, 5, 9], CoreShares((2, 5), (9,), (9,))),
+        ([0, 1, 2, 3], CoreShares((0, 1), (3,), (2,))),
+        (list(range(16)), CoreShares(tuple(range(14)), (15,), (14,))),
+    ],
+)
+def test_every_duty_gets_cores_of_its_own(available: list[int], expected: CoreShares):
+    assert share_cores(available, pin=True) == expected
+
+
+def test_without_pinning_nobody_is_confined():
+    assert share_cores([0, 1, 2, 3], pin=False) == CoreShares(None, None, None)
+
+
+def test_threads_follow_the_engine_cores():
+    assert share_cores([0, 1, 2, 3], pin=True).engine_threads() == 2
+    assert share_cores([0], pin=True).engine_threads() >= 1

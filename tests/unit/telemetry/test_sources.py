@@ -1,0 +1,93 @@
+import mmap
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from harness.telemetry.sources import EngineMetrics, ProcessTree, RaplEnergy
+
+# A parent that holds memory and one child that holds more; both wait for a line.
+HOLDERS = """
+import subprocess, sys
+block = b"x" * int(sys.argv[1])
+if len(sys.argv) > 2:
+    child = subprocess.Popen([sys.executable, "-c", sys.argv[3], sys.argv[2]], stdin=subprocess.PIPE)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+CHILD = 'import sys; block = b"x" * int(sys.argv[1]); print("ready", flush=True); sys.stdin.read()'
+
+
+def test_memory_of_the_whole_tree_is_counted():
+    one, two = 40_000_000, 70_000_000
+    parent = subprocess.Popen(
+        [sys.executable, "-c", HOLDERS, str(one), str(two), CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert parent.stdout.readline() == b"ready\n"
+        assert parent.stdout.readline() == b"ready\n"
+        values = ProcessTree(parent.pid).read()
+        assert values["pss_bytes"] >= one + two
+        assert values["pss_bytes"] < one + two + 60_000_000  # two interpreters are far smaller than that
+        assert values["engine_cpu_s"] > 0
+    finally:
+        parent.stdin.close()
+        parent.wait()
+        parent.stdout.close()
+
+
+def test_shared_pages_are_counted_once():
+    size = 64_000_000
+    shared = mmap.mmap(-1, size)
+    shared.write(b"x" * size)
+    pid = os.fork()
+    if pid == 0:
+        touched = sum(shared[i] for i in range(0, size, mmap.PAGESIZE))
+        os.write(1, b"" if touched else b"")
+        os.kill(os.getpid(), 19)  # stop here, holding the pages
+        os._exit(0)
+    os.waitpid(pid, os.WUNTRACED)
+    try:
+        proportional = ProcessTree(pid).read()["pss_bytes"]
+        resident = psutil.Process(pid).memory_info().rss
+        assert proportional <= resident - 0.45 * size  # half of the shared block, not all of it
+    finally:
+        os.kill(pid, 9)
+        os.waitpid(pid, 0)
+        shared.close()
+
+
+def test_a_tree_that_is_gone_reads_nothing():
+    done = subprocess.Popen([sys.executable, "-c", ""])
+    done.wait()
+    assert ProcessTree(done.pid).read() == {}
+
+
+def test_metrics_of_a_server_that_is_gone_are_absent():
+    assert EngineMetrics("http://127.0.0.1:1/metrics", {}, lambda text: {"x": 1.0}).read() == {}
+
+
+def _zone(root: Path, name: str, microjoules: int) -> Path:
+    zone = root / name
+    zone.mkdir(parents=True)
+    (zone / "energy_uj").write_text(f"{microjoules}\n")
+    (zone / "max_energy_range_uj").write_text("1000000\n")
+    return zone
+
+
+def test_energy_sums_packages_and_survives_the_wrap(tmp_path: Path):
+    first, second = _zone(tmp_path, "intel-rapl:0", 900_000), _zone(tmp_path, "intel-rapl:1", 0)
+    _zone(tmp_path, "intel-rapl:0:0", 5)  # a part of package 0: counted in it already
+    energy = RaplEnergy(tmp_path)
+    assert energy.read() == {"energy_j": 0.0}
+    (first / "energy_uj").write_text("100000\n")  # wrapped: 0.2 J further
+    (second / "energy_uj").write_text("300000\n")
+    assert energy.read()["energy_j"] == pytest.approx(0.5)
+
+
+def test_no_counters_is_absent_not_zero(tmp_path: Path):
+    with pytest.raises(OSError, match="no RAPL"):
+        RaplEnergy(tmp_path)
