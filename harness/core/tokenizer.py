@@ -60,9 +60,20 @@ class Tokenizer:
         return cls(fast, template, special, eos_ids)
 
     @property
+    def fast(self) -> FastTokenizer:
+        """The underlying tokenizer, for decoding one token at a time."""
+        return self._fast
+
+    @property
     def vocabulary(self) -> int:
         """Number of distinct token ids."""
         return self._fast.get_vocab_size()
+
+    @property
+    def special_texts(self) -> tuple[str, ...]:
+        """The spellings that `encode` takes for special tokens, longest first (e.g. the end-of-turn marker)."""
+        added = self._fast.get_added_tokens_decoder().values()
+        return tuple(sorted((token.content for token in added if token.special), key=lambda t: (-len(t), t)))
 
     @property
     def has_chat_template(self) -> bool:
