@@ -1,0 +1,1 @@
+"""What every number means: pure functions from recorded tables to figures."""

@@ -1,0 +1,1 @@
+"""Recorded runs: their schema, how they are written, how they are read."""

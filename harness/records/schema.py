@@ -6,15 +6,37 @@ Schema history of run.json and the tables beside it:
 
 SCHEMA = 1
 
-# requests.parquet: one row a request, warm-up included and labelled. Instants are CLOCK_MONOTONIC nanoseconds of
-# the client's machine (nullable Int64: an instant that never came is missing, never 0).
+# complete: everything planned was measured. partial: interrupted, or the engine died; what came is there.
+# failed: nothing was measured; run.json says why, and there are no tables.
+STATUSES = ("complete", "partial", "failed")
+
+# run.json, beside `schema`. started_at: wall clock, ISO 8601 with zone, the only one in a run. reason: why
+# a run is failed or partial. launch: the engine's command line. window: of metrics.window.Window. sweep:
+# what the runs of one command share, missing for a single run. fingerprint.plan_sha256 says what was
+# asked; fingerprint.notes is a list of sentences that a report shows beside speeds.
+RUN_KEYS = (
+    "id",
+    "status",
+    "reason",
+    "started_at",
+    "config",
+    "fingerprint",
+    "summary",
+    "validity",
+    "launch",
+    "window",
+    "sweep",
+)
+
+# requests.parquet: one row a request, warm-up included and labelled. Instants are CLOCK_MONOTONIC
+# nanoseconds of the client's machine (nullable Int64: an instant that never came is missing, never 0).
 REQUEST_COLUMNS = {
     "phase": "string",  # "warmup" or "measured"
     "index": "int64",  # position in the plan, within its phase
     "session": "int64",
     "turn": "int64",
     "ok": "bool",
-    "error": "string",  # kind (connect, http_429, stream_error, truncated, timeout_first_token, …), missing if ok
+    "error": "string",  # kind (connect, http_429, stream_error, truncated, …), missing if ok
     "error_detail": "string",  # the server's own words, at most 500 characters
     "http_status": "Int64",
     "scheduled_ns": "Int64",
@@ -49,8 +71,8 @@ EVENT_COLUMNS = {
     "estimated": "bool",  # tokens mapped from the whole text's offsets, since the stream does not tell
 }
 
-# telemetry.parquet: one row a sample, on the same clock; a value that could not be read is missing. Columns beyond
-# these are the common names of harness.core.metric_names.
+# telemetry.parquet: one row a sample, on the same clock; a value that could not be read is missing.
+# Columns beyond these are the common names of harness.core.metric_names.
 TELEMETRY_COLUMNS = {
     "ns": "int64",
     "pss_bytes": "Int64",  # engine's whole process tree, shared pages divided among their users

@@ -1,0 +1,1 @@
+"""Reports over recorded runs. Reads records only; knows no engine, workload or client."""

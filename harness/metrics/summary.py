@@ -1,0 +1,59 @@
+"""All figures of one run, as run.json's `summary` holds them."""
+
+from typing import Any
+
+import pandas as pd
+
+from harness.metrics.latency import event_gaps, latencies, measured, succeeded
+from harness.metrics.percentiles import describe
+from harness.metrics.resources import energy_summary, engine_cores, memory_summary, prefix_cache_summary
+from harness.metrics.slo import SloOptions
+from harness.metrics.throughput import goodput, output_tokens_per_s, requests_per_s, steady_tokens_per_s
+from harness.metrics.window import Window
+
+_DESCRIBED = ("ttft_ms", "ttft_from_send_ms", "tpot_ms", "e2e_ms", "e2e_from_send_ms", "schedule_lag_ms")
+
+
+def summarise(
+    requests: pd.DataFrame,
+    events: pd.DataFrame,
+    telemetry: pd.DataFrame,
+    window: Window,
+    slo: SloOptions | None,
+) -> dict[str, Any]:
+    """Every figure of the run; frames are those of harness.records.schema, warm-up rows are ignored.
+
+    Keys are always all there; a figure that cannot be had is None. `quality` is left empty for those who
+    judge it.
+    """
+    scheduled = window.requests(requests)
+    values = latencies(scheduled)
+    summary: dict[str, Any] = {name: describe(values[name].to_numpy()) for name in _DESCRIBED}
+    summary["itl_ms"] = describe(gaps_in_window(requests, events, window)["gap_ms"].to_numpy())
+    summary["output_tokens_per_s"] = output_tokens_per_s(events, window)
+    summary["steady_output_tokens_per_s"] = steady_tokens_per_s(requests, events, window)
+    summary["requests_per_s"] = requests_per_s(requests, window)
+    summary.update(goodput(requests, window, slo))
+    summary["requests"] = count_requests(scheduled)
+    summary["memory"] = memory_summary(telemetry, window)
+    summary["prefix_cache"] = prefix_cache_summary(telemetry, window)
+    summary["engine_cores"] = engine_cores(telemetry, window)
+    tokens = (summary["output_tokens_per_s"] or 0.0) * window.seconds
+    summary["energy"] = energy_summary(telemetry, window, tokens)
+    summary["quality"] = {}
+    return summary
+
+
+def count_requests(scheduled: pd.DataFrame) -> dict[str, Any]:
+    """`ok`, and `errors` by kind (the most frequent first)."""
+    ok = succeeded(scheduled)
+    kinds = scheduled.loc[~ok, "error"].fillna("unknown").value_counts()
+    return {"ok": int(ok.sum()), "errors": {str(kind): int(count) for kind, count in kinds.items()}}
+
+
+def gaps_in_window(requests: pd.DataFrame, events: pd.DataFrame, window: Window) -> pd.DataFrame:
+    """Event gaps of successful requests scheduled inside the window (columns of `event_gaps`)."""
+    scheduled = window.requests(requests)
+    counted = scheduled.loc[succeeded(scheduled), "index"]
+    rows = measured(events)
+    return event_gaps(rows[rows["index"].isin(counted)])

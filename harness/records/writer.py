@@ -1,0 +1,111 @@
+"""Writing a run: collected in a hidden folder beside its place, renamed in one step.
+
+A reader sees all of a run or nothing. A writer that is killed leaves a hidden folder that nobody lists.
+"""
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from harness.core.errors import RecordError
+from harness.records.schema import EVENT_COLUMNS, REQUEST_COLUMNS, SCHEMA, STATUSES, TELEMETRY_COLUMNS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_TABLES = {"requests": REQUEST_COLUMNS, "events": EVENT_COLUMNS, "telemetry": TELEMETRY_COLUMNS}
+_JSON = orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
+
+
+class RunWriter:
+    """Collects one run. As a context manager it removes its hidden folder unless `finish` was reached.
+
+    folder: may be written to while the run lasts (spilled buffers under `scratch`, `engine_log`).
+    Raises RecordError where results_dir cannot be written.
+    """
+
+    def __init__(self, results_dir: Path, run_id: str) -> None:
+        self.run_id = run_id
+        self.final = results_dir / "runs" / run_id
+        self.folder = self.final.with_name(f".{run_id}.writing")
+        if self.final.exists():
+            raise RecordError(f"{self.final} is there already. Runs are never overwritten: remove it first.")
+        try:
+            self.scratch.mkdir(parents=True)
+        except OSError as error:
+            raise _cannot_write(self.folder, error) from error
+
+    @property
+    def scratch(self) -> Path:
+        """For files that are needed only until the run is written."""
+        return self.folder / "scratch"
+
+    @property
+    def engine_log(self) -> Path:
+        """Where the engine's output goes; kept with the run if it was ever made."""
+        return self.folder / "engine.log"
+
+    def finish(
+        self,
+        status: str,
+        record: Mapping[str, Any],
+        requests: "pd.DataFrame | None" = None,
+        events: "pd.DataFrame | None" = None,
+        telemetry: "pd.DataFrame | None" = None,
+    ) -> Path:
+        """Write run.json and the tables, then rename the folder into place; returns it.
+
+        status: complete, partial or failed. record: the other keys of run.json (schema.RUN_KEYS).
+        A table that is None or without rows is not written.
+        """
+        if status not in STATUSES:
+            raise ValueError(f"status {status!r} is none of {STATUSES}")
+        tables = {"requests": requests, "events": events, "telemetry": telemetry}
+        whole = {"schema": SCHEMA, "id": self.run_id, "status": status, "reason": None} | dict(record)
+        try:
+            for name, table in tables.items():
+                if table is not None and len(table):
+                    self._write_table(name, table)
+            _write_durably(self.folder / "run.json", orjson.dumps(whole, default=str, option=_JSON))
+            shutil.rmtree(self.scratch, ignore_errors=True)
+            self.folder.rename(self.final)
+        except OSError as error:
+            raise _cannot_write(self.folder, error) from error
+        return self.final
+
+    def discard(self) -> None:
+        """Leave nothing behind; harmless after `finish`."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self) -> "RunWriter":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.discard()
+
+    def _write_table(self, name: str, table: "pd.DataFrame") -> None:
+        from harness.records.frames import typed
+
+        path = self.folder / f"{name}.parquet"
+        typed(table, _TABLES[name]).to_parquet(path, index=False, compression="zstd")
+
+
+def _write_durably(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _cannot_write(folder: Path, error: OSError) -> RecordError:
+    return RecordError(
+        f"The run cannot be written below {folder.parent} ({error.strerror or error}). "
+        "Free some space or its permissions, or choose another place with results_dir=FOLDER."
+    )

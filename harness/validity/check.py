@@ -1,0 +1,84 @@
+"""What a check is, and what it may look at."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from harness.metrics.window import Window
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Everything known of a run when it has ended; None for what nobody could know.
+
+    requests, events, telemetry: the run's tables, warm-up included. open_loop: requests came at a rate of
+    their own. offered_per_s: requests per second that the arrival process asked for (open loop).
+    client_cpu_share: CPU of the measuring process as a share of one core, over the window.
+    event_loop_lag_ms: p99 of how late its event loop woke up. engine_alive: it still answered when the
+    window had closed (None: somebody else's server was not asked). shareable_prompt_tokens: prompt tokens
+    that the plan itself lets a prefix cache find (`prefixes.shareable_tokens`).
+    """
+
+    requests: pd.DataFrame
+    events: pd.DataFrame
+    telemetry: pd.DataFrame
+    window: Window
+    open_loop: bool
+    offered_per_s: float | None = None
+    client_cpu_share: float | None = None
+    event_loop_lag_ms: float | None = None
+    engine_alive: bool | None = None
+    shareable_prompt_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a check found.
+
+    ok None: it could not be evaluated, and `why` says the reason. limit: in place of the declared one,
+    where it depends on the run.
+    """
+
+    ok: bool | None
+    value: float | None = None
+    limit: float | None = None
+    why: str | None = None
+
+
+def not_known(why: str) -> Outcome:
+    """The outcome of a check that had nothing to look at."""
+    return Outcome(None, why=why)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One declaration: what is looked at, what a failure spoils, and what to do then.
+
+    title: the healthy state in a few words. spoils: keys of run.json's summary, nested ones with a dot.
+    limit and unit: what `value` is held against. advice: what to do where it fails.
+    """
+
+    name: str
+    title: str
+    spoils: tuple[str, ...]
+    limit: float
+    unit: str
+    advice: str
+    measure: Callable[[Evidence, float], Outcome]
+
+    def record(self, evidence: Evidence) -> dict[str, Any]:
+        """Evaluate it, as an entry of run.json's `validity`."""
+        outcome = self.measure(evidence, self.limit)
+        return {
+            "check": self.name,
+            "title": self.title,
+            "ok": None if outcome.ok is None else bool(outcome.ok),
+            "value": outcome.value,
+            "limit": self.limit if outcome.limit is None else outcome.limit,
+            "unit": self.unit,
+            "spoils": list(self.spoils),
+            "advice": self.advice,
+            "why": outcome.why,
+        }

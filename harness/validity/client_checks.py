@@ -1,0 +1,91 @@
+"""Was it the engine that was measured, or the client?"""
+
+import numpy as np
+
+from harness.metrics.latency import latencies, measured
+from harness.metrics.window import NS_PER_S
+from harness.validity.check import Check, Evidence, Outcome, not_known
+
+_LATENCIES = ("ttft_ms", "e2e_ms", "ttft_from_send_ms")
+_RATES = ("output_tokens_per_s", "requests_per_s")
+_SHARE_OF_TTFT = 0.05
+
+
+def _schedule_lag(evidence: Evidence, limit: float) -> Outcome:
+    if not evidence.open_loop:
+        return not_known("A closed loop has no schedule of its own.")
+    values = latencies(evidence.window.requests(evidence.requests))
+    lags = values["schedule_lag_ms"].dropna()
+    if lags.empty:
+        return not_known("No request was sent.")
+    median_ttft = values["ttft_ms"].median()
+    allowed = max(limit, _SHARE_OF_TTFT * median_ttft) if median_ttft == median_ttft else limit
+    p99 = float(np.percentile(lags, 99))
+    return Outcome(p99 <= allowed, p99, float(allowed))
+
+
+def _client_cpu(evidence: Evidence, limit: float) -> Outcome:
+    share = evidence.client_cpu_share
+    return (
+        not_known("The client's CPU time is not known.") if share is None else Outcome(share <= limit, share)
+    )
+
+
+def _event_loop_lag(evidence: Evidence, limit: float) -> Outcome:
+    lag = evidence.event_loop_lag_ms
+    return (
+        not_known("The client's event loop was not watched.") if lag is None else Outcome(lag <= limit, lag)
+    )
+
+
+def _achieved_rate(evidence: Evidence, limit: float) -> Outcome:
+    if not evidence.open_loop:
+        return not_known("A closed loop offers no rate.")
+    if not evidence.offered_per_s:
+        return not_known("The offered rate is not known.")
+    rows = measured(evidence.requests)
+    sent = rows.loc[evidence.window.holds(rows["sent_ns"]), "sent_ns"].astype("int64")
+    if len(sent) < 2:
+        return not_known("Fewer than two requests were sent.")
+    # n arrivals span n − 1 gaps; the rate over the window would be biased where it is drained after the last
+    achieved = (len(sent) - 1) / ((sent.max() - sent.min()) / NS_PER_S or float("inf"))
+    share = float(achieved / evidence.offered_per_s)
+    return Outcome(share >= limit, share)
+
+
+SCHEDULE_LAG = Check(
+    name="schedule_lag",
+    title="Requests left on time",
+    spoils=_LATENCIES,
+    limit=10.0,
+    unit="ms (p99 of sent − scheduled)",
+    advice="The client sent late: lower load.rate, raise load.concurrency, or leave hardware.pin=true.",
+    measure=_schedule_lag,
+)
+CLIENT_CPU = Check(
+    name="client_cpu",
+    title="The client had CPU to spare",
+    spoils=(*_LATENCIES, "tpot_ms", "itl_ms", *_RATES),
+    limit=0.8,
+    unit="of one core",
+    advice="The client was close to its own limit: lower the load, or give the client a core of its own.",
+    measure=_client_cpu,
+)
+EVENT_LOOP_LAG = Check(
+    name="event_loop_lag",
+    title="The client woke up on time",
+    spoils=(*_LATENCIES, "tpot_ms", "itl_ms"),
+    limit=10.0,
+    unit="ms (p99)",
+    advice="Something else used the client's core: stop other programs, or leave hardware.pin=true.",
+    measure=_event_loop_lag,
+)
+ACHIEVED_RATE = Check(
+    name="achieved_rate",
+    title="The offered rate was reached",
+    spoils=(*_LATENCIES, *_RATES),
+    limit=0.9,
+    unit="of the offered rate",
+    advice="Fewer requests left than were asked for: raise or remove load.concurrency, or lower load.rate.",
+    measure=_achieved_rate,
+)

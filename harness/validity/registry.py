@@ -1,0 +1,38 @@
+"""Every check, in the order a report shows them. A new one is declared in its module and named here."""
+
+from typing import Any
+
+from harness.validity.check import Check, Evidence
+from harness.validity.client_checks import ACHIEVED_RATE, CLIENT_CPU, EVENT_LOOP_LAG, SCHEDULE_LAG
+from harness.validity.run_checks import (
+    ENGINE_ALIVE,
+    ENOUGH_REQUESTS,
+    FOREIGN_CACHE_HITS,
+    MEMORY_SAMPLES,
+    NO_ERRORS,
+    STEADY_STATE,
+    WARMUP_OVERLAP,
+)
+from harness.validity.token_checks import OUTPUT_LENGTHS, PROMPT_LENGTHS, TOKEN_COUNTS
+
+CHECKS: tuple[Check, ...] = (
+    NO_ERRORS,
+    ENOUGH_REQUESTS,
+    ENGINE_ALIVE,
+    OUTPUT_LENGTHS,
+    TOKEN_COUNTS,
+    PROMPT_LENGTHS,
+    WARMUP_OVERLAP,
+    FOREIGN_CACHE_HITS,
+    STEADY_STATE,
+    SCHEDULE_LAG,
+    ACHIEVED_RATE,
+    CLIENT_CPU,
+    EVENT_LOOP_LAG,
+    MEMORY_SAMPLES,
+)
+
+
+def evaluate(evidence: Evidence) -> list[dict[str, Any]]:
+    """Every check as an entry of run.json's `validity`; ok is None where it could not be evaluated."""
+    return [check.record(evidence) for check in CHECKS]

@@ -1,0 +1,212 @@
+"""Each check in a run in which it fires, in one in which it does not, and in one that it cannot judge."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from harness.metrics.window import Window, measured_window
+from harness.validity import CHECKS, Evidence, evaluate
+from tests.support.synthetic_runs import MS, START, Schedule, evidence_of, tables
+
+
+def verdict(name: str, schedule: Schedule | None = None, edit: Any = None, **changes: Any) -> dict[str, Any]:
+    """The entry of one check. edit: called with the three tables, which it may change in place."""
+    schedule = schedule or Schedule()
+    requests, events, telemetry = tables(schedule)
+    if edit:
+        edit(requests, events, telemetry)
+    window = changes.pop("window", None) or measured_window(requests, concurrency=schedule.slots)
+    evidence = evidence_of(requests, events, telemetry, window, **changes)
+    return next(entry for entry in evaluate(evidence) if entry["check"] == name)
+
+
+def measured_rows(column: str, values: Callable[[pd.Series], Any], first: int) -> Any:
+    """An edit of `column` in the first measured requests."""
+
+    def edit(requests: pd.DataFrame, events: pd.DataFrame, telemetry: pd.DataFrame) -> None:
+        chosen = (requests["phase"] == "measured") & (requests["index"] < first)
+        requests.loc[chosen, column] = values(requests.loc[chosen, column])
+
+    return edit
+
+
+def every_measured(column: str, value: Any) -> Any:
+    return measured_rows(column, lambda old: value, first=10**6)
+
+
+def test_a_sound_run_passes_every_check_that_can_be_evaluated():
+    requests, events, telemetry = tables(Schedule())
+    window = measured_window(requests, concurrency=4)
+    assert window is not None
+    entries = evaluate(evidence_of(requests, events, telemetry, window))
+    assert [entry["check"] for entry in entries if entry["ok"] is False] == []
+    assert [entry["check"] for entry in entries if entry["ok"] is None] == ["schedule_lag", "achieved_rate"]
+
+
+def test_what_cannot_be_evaluated_says_why():
+    nothing = {name: table.iloc[:0] for name, table in zip(("r", "e", "t"), tables(Schedule()), strict=True)}
+    entries = evaluate(
+        Evidence(nothing["r"], nothing["e"], nothing["t"], Window(0, 1, "count"), open_loop=True)
+    )
+    assert all(entry["why"] for entry in entries if entry["ok"] is None)
+    assert {entry["check"] for entry in entries if entry["ok"] is False} == {
+        "enough_requests",
+        "memory_samples",
+    }
+
+
+def test_declarations_are_complete_and_their_names_unique():
+    assert len({check.name for check in CHECKS}) == len(CHECKS)
+    summary_keys = set()
+    for check in CHECKS:
+        assert check.advice.endswith((".", "?"))
+        summary_keys.update(check.spoils)
+    from tests.support.synthetic_runs import summarise
+
+    requests, events, telemetry = tables(Schedule())
+    summary = summarise(requests, events, telemetry, Window(START, START + 1000 * MS, "time"), None)
+    memory = {f"memory.{name}" for name in summary["memory"]}
+    assert summary_keys <= set(summary) | memory
+
+
+@pytest.mark.parametrize("errors, ok", [({}, True), ({3: "timeout"}, False)])
+def test_no_errors(errors: dict[int, str], ok: bool):
+    assert verdict("no_errors", Schedule(errors=errors))["ok"] is ok
+
+
+@pytest.mark.parametrize("requests, ok", [(9, False), (10, True)])
+def test_enough_requests(requests: int, ok: bool):
+    assert verdict("enough_requests", Schedule(requests=requests))["ok"] is ok
+
+
+@pytest.mark.parametrize("alive, ok", [(True, True), (False, False), (None, None)])
+def test_engine_alive(alive: bool | None, ok: bool | None):
+    assert verdict("engine_alive", engine_alive=alive)["ok"] is ok
+
+
+@pytest.mark.parametrize(
+    ("lag_ms", "ttft_ms", "limit", "ok"),
+    [
+        (9.9, 80, 10, True),
+        (10.1, 80, 10, False),
+        (45, 1000, 50, True),  # 5 % of the median TTFT where that is larger than 10 ms
+        (55, 1000, 50, False),
+    ],
+)
+def test_schedule_lag(lag_ms: float, ttft_ms: float, limit: float, ok: bool):
+    found = verdict("schedule_lag", Schedule(lag_ms=lag_ms, ttft_ms=ttft_ms), open_loop=True)
+    assert found["ok"] is ok
+    assert found["limit"] == pytest.approx(limit)
+    assert found["value"] == pytest.approx(lag_ms)
+
+
+def test_schedule_lag_is_not_asked_of_a_closed_loop():
+    assert verdict("schedule_lag", Schedule(lag_ms=500))["ok"] is None
+
+
+@pytest.mark.parametrize("share, ok", [(0.8, True), (0.81, False), (None, None)])
+def test_client_cpu(share: float | None, ok: bool | None):
+    assert verdict("client_cpu", client_cpu_share=share)["ok"] is ok
+
+
+@pytest.mark.parametrize("lag, ok", [(10.0, True), (10.1, False), (None, None)])
+def test_event_loop_lag(lag: float | None, ok: bool | None):
+    assert verdict("event_loop_lag", event_loop_lag_ms=lag)["ok"] is ok
+
+
+@pytest.mark.parametrize("offered, ok", [(10.0, True), (12.0, False), (None, None)])
+def test_achieved_rate(offered: float | None, ok: bool | None):
+    # one slot whose requests take 100.1 ms each: 9.99 leave per second
+    schedule = Schedule(slots=1, ttft_ms=80, gap_ms=20, tokens=2)
+    assert verdict("achieved_rate", schedule, open_loop=True, offered_per_s=offered)["ok"] is ok
+
+
+def test_output_lengths():
+    assert verdict("output_lengths")["ok"] is True
+    assert (
+        verdict("output_lengths", edit=measured_rows("output_tokens", lambda old: old - 1, 1))["ok"] is False
+    )
+    assert verdict("output_lengths", edit=every_measured("output_tokens_planned", pd.NA))["ok"] is None
+
+
+def test_token_counts():
+    def recounted(difference: int, first: int) -> Any:
+        return measured_rows("output_tokens_tokenizer", lambda old: old + difference, first)
+
+    assert verdict("token_counts", edit=recounted(5, 0))["ok"] is True
+    assert verdict("token_counts", edit=recounted(1, 24))["ok"] is True  # an end-of-text token has no text
+    assert verdict("token_counts", edit=recounted(5, 1))["ok"] is False  # 1 of 24 is over 2 %
+    assert verdict("token_counts", Schedule(requests=100), edit=recounted(5, 2))["ok"] is True  # exactly 2 %
+    assert verdict("token_counts", edit=every_measured("output_tokens_source", "tokenizer"))["ok"] is None
+
+
+def test_prompt_lengths():
+    assert verdict("prompt_lengths")["ok"] is True
+    one_longer = measured_rows("prompt_tokens_usage", lambda old: old + 1, 1)  # a BOS that nobody planned
+    assert verdict("prompt_lengths", edit=one_longer)["ok"] is False
+    assert verdict("prompt_lengths", edit=every_measured("prompt_tokens_usage", pd.NA))["ok"] is None
+
+
+def test_warmup_overlap():
+    def ends_late(requests: pd.DataFrame, events: pd.DataFrame, telemetry: pd.DataFrame) -> None:
+        start = requests.loc[requests["phase"] == "measured", "scheduled_ns"].min()
+        requests.loc[(requests["phase"] == "warmup") & (requests["index"] == 1), "end_ns"] = start + 1
+
+    def never_ends(requests: pd.DataFrame, events: pd.DataFrame, telemetry: pd.DataFrame) -> None:
+        requests.loc[requests["phase"] == "warmup", "end_ns"] = pd.NA
+
+    assert verdict("warmup_overlap")["ok"] is True  # the last one ends exactly when measuring begins
+    assert verdict("warmup_overlap", edit=ends_late)["ok"] is False
+    assert verdict("warmup_overlap", edit=never_ends)["value"] == 2
+    assert verdict("warmup_overlap", Schedule(warmup=0))["ok"] is None
+
+
+def test_foreign_cache_hits():
+    cached = every_measured("cached_tokens", 30)  # a tenth of every prompt
+    assert verdict("foreign_cache_hits")["ok"] is True
+    assert verdict("foreign_cache_hits", edit=cached)["value"] == pytest.approx(0.1)
+    assert verdict("foreign_cache_hits", edit=cached)["ok"] is False
+    assert verdict("foreign_cache_hits", edit=cached, shareable_prompt_tokens=24 * 30)["ok"] is True
+    assert verdict("foreign_cache_hits", shareable_prompt_tokens=None)["ok"] is None
+
+
+def test_foreign_cache_hits_falls_back_on_the_engines_own_counter():
+    def counted(requests: pd.DataFrame, events: pd.DataFrame, telemetry: pd.DataFrame) -> None:
+        requests["cached_tokens"] = pd.array([pd.NA] * len(requests), dtype="Int64")
+        telemetry["prefix_hit_tokens_total"] = range(0, 1000 * len(telemetry), 1000)
+
+    def unknown(requests: pd.DataFrame, events: pd.DataFrame, telemetry: pd.DataFrame) -> None:
+        counted(requests, events, telemetry)
+        del telemetry["prefix_hit_tokens_total"]
+
+    assert verdict("foreign_cache_hits", edit=counted)["ok"] is False
+    assert verdict("foreign_cache_hits", edit=unknown)["ok"] is None
+
+
+def test_steady_state():
+    def second_half_slower(requests: pd.DataFrame, events: pd.DataFrame, telemetry: pd.DataFrame) -> None:
+        late = (requests["phase"] == "measured") & (requests["index"] >= 12)
+        requests.loc[late, "first_ns"] = requests.loc[late, "first_ns"] + 80 * MS
+
+    schedule = Schedule(jitter=0.2)
+    assert verdict("steady_state", schedule)["ok"] is True
+    assert verdict("steady_state", schedule, edit=second_half_slower)["ok"] is False
+    assert verdict("steady_state", Schedule(requests=19))["ok"] is None
+
+
+def test_steady_state_sees_a_token_rate_that_fell():
+    def tokens_thin_out(requests: pd.DataFrame, events: pd.DataFrame, telemetry: pd.DataFrame) -> None:
+        middle = (events["ns"].min() + events["ns"].max()) // 2
+        events.loc[events["ns"] < middle, "tokens"] = 3
+
+    assert verdict("steady_state", Schedule(requests=100, jitter=0.2), edit=tokens_thin_out)["ok"] is False
+
+
+def test_memory_samples():
+    def blank(requests: pd.DataFrame, events: pd.DataFrame, telemetry: pd.DataFrame) -> None:
+        telemetry["pss_bytes"] = pd.array([pd.NA] * len(telemetry), dtype="Int64")
+
+    assert verdict("memory_samples")["ok"] is True
+    assert verdict("memory_samples", edit=blank)["ok"] is False
