@@ -1,0 +1,1 @@
+"""Who answers: one adapter per engine, each a launch spec and probes. Knows no workload."""

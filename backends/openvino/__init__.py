@@ -1,0 +1,1 @@
+"""OpenVINO GenAI: the adapter on the harness's side, the engine in its own environment."""

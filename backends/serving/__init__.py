@@ -1,0 +1,1 @@
+"""A small OpenAI server in two processes for engines that are libraries."""

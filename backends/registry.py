@@ -1,0 +1,33 @@
+"""Which adapter goes by which name. A table of strings: an adapter is imported when it is asked for."""
+
+from importlib import import_module
+
+from backends.base import Backend, EngineOptions
+from harness.core.errors import UsageError
+
+# name -> (module, adapter, its options)
+_ADAPTERS = {
+    "endpoint": ("backends.endpoint", "EndpointBackend", "EndpointOptions"),
+    "openvino": ("backends.openvino.adapter", "OpenVinoBackend", "OpenVinoOptions"),
+}
+
+
+def backend_names() -> tuple[str, ...]:
+    """Every name that `backend=` takes."""
+    return tuple(sorted(_ADAPTERS))
+
+
+def make_backend(options: EngineOptions) -> Backend:
+    """The adapter for `options.name`; raises UsageError with the choices where there is none."""
+    if options.name not in _ADAPTERS:
+        raise UsageError(
+            f"backend.name={options.name} is unknown. Choose one of {', '.join(backend_names())}."
+        )
+    module, adapter, _ = _ADAPTERS[options.name]
+    backend: Backend = getattr(import_module(module), adapter)(options)
+    return backend
+
+
+def backend_options() -> dict[str, type[EngineOptions]]:
+    """The typed options of every backend by its name, for the configuration's schema."""
+    return {name: getattr(import_module(module), kind) for name, (module, _, kind) in _ADAPTERS.items()}
