@@ -1,0 +1,133 @@
+"""The measuring process: `python -m harness.client`, told what to do over standard input.
+
+It ends when its work is done, at SIGTERM, or when standard input ends, which also happens when its parent
+dies.
+"""
+
+import asyncio
+import contextlib
+import os
+import resource
+import signal
+import sys
+from pathlib import Path
+from time import monotonic_ns
+from typing import Any
+
+import orjson
+import uvloop
+
+from harness.client import counters as count
+from harness.client.bodies import request_bytes
+from harness.client.driver import Driver
+from harness.client.history_link import HistoryLink
+from harness.client.journal import Journal, Kind
+from harness.client.pool import Pool
+from harness.client.setup import Setup, receive_setup
+from harness.client.timeline import Timeline
+from harness.client.vitals import Vitals
+from harness.load.arrivals import arrival_process
+
+
+def main() -> None:
+    """Read the setup, measure, leave the result beside the journal."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the harness decides what Ctrl-C means
+    setup = receive_setup(sys.stdin.buffer)
+    if setup.cpus is not None:
+        os.sched_setaffinity(0, setup.cpus)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    counters = count.Counters(setup.counters_fd)
+    journal = Journal(Path(setup.journal))
+    result = uvloop.run(_measure(setup, journal, counters.values))
+    journal.close()
+    result["failure"] = journal.failure and f"The raw record could not be written: {journal.failure}."
+    _write_whole(Path(setup.result), orjson.dumps(result))
+    counters.values[count.STATE] = count.STATES.index("done")
+
+
+def _payloads(setup: Setup) -> list[bytes | None]:
+    head = setup.head.encode("latin-1")
+    bodies = Path(setup.bodies).read_bytes()
+    turns = {turn.request: turn for session in setup.sessions for turn in session}
+    return [
+        request_bytes(head, bodies[turn.offset : turn.offset + turn.length]) if turn.length else None
+        for turn in (turns[number] for number in range(len(turns)))
+    ]
+
+
+async def _measure(setup: Setup, journal: Journal, counters: memoryview) -> dict[str, Any]:
+    loop = asyncio.get_running_loop()
+    timeline = Timeline(loop)
+    vitals = Vitals(timeline)
+    arrival = arrival_process(**setup.arrival)
+    driver = Driver(setup, arrival, _payloads(setup), timeline, journal, counters, vitals.stop)
+    pool = Pool(setup, journal, counters, driver)
+    driver.sender = pool
+    stopped = _heed_stop(loop, driver)
+    link = await _start_history(setup, driver, journal)
+    await pool.prepare()
+    ready = pool.opened
+    vitals.start()
+    if not stopped:
+        await driver.run()
+    vitals.stop()
+    await pool.close()
+    if link is not None:
+        await link.close()
+    timeline.close()
+    return {
+        **vitals.figures(),
+        "start_ns": driver.start_ns,
+        "end_ns": driver.end_ns,
+        "stopped": bool(stopped),
+        "connections_ready": ready,
+        "connections_opened": pool.opened,
+        "connections_closed_idle": pool.closed_idle,
+        "reconnects": pool.reconnects,
+    }
+
+
+async def _start_history(setup: Setup, driver: Driver, journal: Journal) -> HistoryLink | None:
+    if setup.history is None:
+        return None
+    head = setup.head.encode("latin-1")
+
+    def on_body(request: int, tokens: int, body: bytes) -> None:
+        if body:
+            journal.add(Kind.PROMPT, request, monotonic_ns(), b"%d" % tokens)
+        driver.built(request, request_bytes(head, body) if body else None)
+
+    link = await HistoryLink.start(setup.history, on_body)
+    driver.answered = link.answer
+    return link
+
+
+def _heed_stop(loop: asyncio.AbstractEventLoop, driver: Driver) -> list[str]:
+    """Stop the driver at SIGTERM or the end of standard input; the list then holds the reason."""
+    reasons: list[str] = []
+
+    def stop(reason: str) -> None:
+        reasons.append(reason)
+        driver.stop()
+
+    def on_input() -> None:
+        with contextlib.suppress(BlockingIOError):
+            if os.read(0, 4096) == b"":
+                loop.remove_reader(0)
+                stop("end of input")
+
+    os.set_blocking(0, False)
+    loop.add_reader(0, on_input)
+    loop.add_signal_handler(signal.SIGTERM, stop, "SIGTERM")
+    return reasons
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    temporary = path.with_suffix(".part")
+    temporary.write_bytes(data)
+    temporary.replace(path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,247 @@
+"""Drives the load: which request is due when, what follows its end, and when the run is over."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from time import monotonic_ns
+from typing import Protocol
+
+from harness.client import counters as count
+from harness.client.exchange import Exchange
+from harness.client.journal import Journal, Kind
+from harness.client.setup import Setup
+from harness.client.timeline import Timeline
+from harness.load.arrivals import ArrivalProcess
+
+_FLUSH_NS = 1_000_000_000
+
+
+class Sender(Protocol):
+    """Who carries requests."""
+
+    def send(self, exchange: Exchange) -> None:
+        """Send now, or as soon as possible."""
+
+    def abandon(self, exchange: Exchange) -> None:
+        """Forget about it."""
+
+
+class Driver:
+    """Starts sessions by the arrival process, and each later turn when its think time ended.
+
+    payloads: the whole HTTP request of each request number; None where it is built from earlier answers,
+    which `answered(request, bytes)` hands over and `built` brings back.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        arrival: ArrivalProcess,
+        payloads: list[bytes | None],
+        timeline: Timeline,
+        journal: Journal,
+        counters: memoryview,
+        on_window_end: Callable[[], None],
+    ) -> None:
+        self._sessions = setup.sessions
+        self._limits = setup.limits
+        self._arrival = arrival
+        self._payloads = payloads
+        self._timeline = timeline
+        self._journal = journal
+        self._counters = counters
+        self._on_window_end = on_window_end
+        self.sender: Sender | None = None
+        self.answered: Callable[[int, bytes], None] | None = None
+        self._live: dict[int, Exchange] = {}  # scheduled and not over
+        self._queue: deque[Exchange] = deque()  # due, held back by the bound on concurrency
+        self._unbuilt: dict[int, Exchange] = {}  # due, body not there yet
+        self._unbuildable: set[int] = set()
+        self._in_flight = 0
+        self._started = 0
+        self._finished = 0
+        self._closed = False
+        self._over = asyncio.get_running_loop().create_future()
+        self.start_ns = 0
+        self.end_ns: int | None = None  # of a window bounded by time
+
+    async def run(self) -> None:
+        """Drive the load to its end. What was asked for is then in the journal, whichever way it ended."""
+        self.start_ns = now = monotonic_ns()
+        self._counters[count.STARTED_NS] = now
+        self._counters[count.STATE] = count.STATES.index("running")
+        self._timeline.call_at(now + _FLUSH_NS, self._flush)
+        if self._limits.duration_ns is not None:
+            self._timeline.call_at(now + self._limits.duration_ns, self._close)
+        self._start_sessions(now)
+        self._end_if_idle()
+        await self._over
+
+    def stop(self) -> None:
+        """End now: requests in flight, or still waiting to be sent, become errors of kind "aborted"."""
+        self._closed = True
+        self._give_up("aborted", "The run was stopped while this request was under way.")
+        self._end_if_idle()
+
+    def built(self, request: int, payload: bytes | None) -> None:
+        """The request that depends on earlier answers is there; None if it cannot be built."""
+        self._payloads[request] = payload
+        if payload is None:
+            self._unbuildable.add(request)
+        exchange = self._unbuilt.pop(request, None)
+        if exchange is not None:
+            exchange.payload = payload
+            self._admit(exchange)
+
+    # Sessions
+
+    def _start_sessions(self, freed_ns: int) -> None:
+        """Start every session that is due. `freed_ns`: when, in a closed loop, the slot became free."""
+        while not self._closed and self._started < len(self._sessions):
+            wait_s = self._arrival.wait(0.0, self._started, self._finished)
+            if wait_s is None:
+                return
+            due_ns = freed_ns
+            if self._arrival.open_loop:
+                due_ns = self.start_ns + round(wait_s * 1e9)
+                if due_ns > monotonic_ns():
+                    self._timeline.call_at(due_ns, self._start_sessions, due_ns)
+                    return
+            session = self._started
+            self._started += 1
+            self._due(session, 0, due_ns)
+
+    def _due(self, session: int, turn: int, scheduled_ns: int) -> None:
+        if self._closed:
+            return
+        planned = self._sessions[session][turn]
+        request = planned.request
+        exchange = Exchange(request, session, turn, scheduled_ns, self._payloads[request], planned.feeds)
+        self._payloads[request] = None
+        self._live[request] = exchange
+        self._journal.add(Kind.SCHEDULED, request, scheduled_ns)
+        if exchange.payload is None and request not in self._unbuildable:
+            self._unbuilt[request] = exchange
+        else:
+            self._admit(exchange)
+
+    def _admit(self, exchange: Exchange) -> None:
+        if exchange.payload is None:
+            self.failed(
+                exchange, "no_history", "An earlier turn of this session brought no answer to build on."
+            )
+        elif self._limits.cap is not None and self._in_flight >= self._limits.cap:
+            self._queue.append(exchange)
+        else:
+            self._send(exchange)
+
+    def _send(self, exchange: Exchange) -> None:
+        exchange.launched = True
+        self._in_flight += 1
+        self._counters[count.IN_FLIGHT] = self._in_flight
+        self._counters[count.SENT] += 1
+        self._sender().send(exchange)
+        if not exchange.over:
+            self._watch(exchange)
+
+    def _watch(self, exchange: Exchange) -> None:
+        """Look again when patience would end. One timer a request, moved on only when it rings."""
+        now = monotonic_ns()
+        if exchange.over:
+            return
+        if exchange.sent_ns == 0:  # still connecting, which has a limit of its own
+            self._timeline.call_at(now + self._limits.connect_ns, self._watch, exchange)
+        elif now < (deadline := exchange.deadline_ns(self._limits)):
+            self._timeline.call_at(deadline, self._watch, exchange)
+        else:
+            self._sender().abandon(exchange)
+            if now >= exchange.sent_ns + self._limits.request_ns:
+                self.failed(
+                    exchange, "timeout_request", "The whole answer took longer than load.request_timeout_s."
+                )
+            else:
+                self.failed(exchange, "timeout_token", "Nothing more arrived in time.")
+
+    # How requests end
+
+    def completed(self, exchange: Exchange, ns: int) -> None:
+        """The response ended at `ns`."""
+        self._ended(exchange, ns, b"".join(exchange.kept or ()))
+
+    def failed(self, exchange: Exchange, kind: str, detail: str) -> None:
+        """There will be no complete response."""
+        if exchange.over:
+            return
+        now = monotonic_ns()
+        self._journal.add(Kind.ERROR, exchange.request, now, f"{kind}\n{detail}".encode())
+        self._counters[count.ERRORS] += 1
+        self._ended(exchange, now, b"")
+
+    def _ended(self, exchange: Exchange, ns: int, answer: bytes) -> None:
+        exchange.over = True
+        exchange.payload = None
+        feeds, exchange.kept = exchange.kept is not None, None
+        self._live.pop(exchange.request, None)
+        self._counters[count.FINISHED] += 1
+        if exchange.launched:
+            self._in_flight -= 1
+            self._counters[count.IN_FLIGHT] = self._in_flight
+        if feeds and self.answered is not None and not self._closed:
+            self.answered(exchange.request, answer)
+        self._follow(exchange, ns)
+        while self._queue and self._limits.cap is not None and self._in_flight < self._limits.cap:
+            self._send(self._queue.popleft())
+        self._end_if_idle()
+
+    def _follow(self, exchange: Exchange, ns: int) -> None:
+        session = self._sessions[exchange.session]
+        turn = exchange.turn + 1
+        if turn < len(session):
+            due_ns = ns + session[turn].think_ns
+            if session[turn].think_ns:
+                self._timeline.call_at(due_ns, self._due, exchange.session, turn, due_ns)
+            else:
+                self._due(exchange.session, turn, due_ns)
+        else:
+            self._finished += 1
+            if not self._arrival.open_loop:
+                self._start_sessions(ns)
+
+    # How the run ends
+
+    def _close(self) -> None:
+        """The time is up: nothing new is scheduled; what is under way may drain."""
+        self._closed = True
+        self.end_ns = self.start_ns + (self._limits.duration_ns or 0)
+        self._on_window_end()
+        self._counters[count.STATE] = count.STATES.index("draining")
+        self._timeline.call_at(
+            self.end_ns + self._limits.drain_ns,
+            self._give_up,
+            "timeout_drain",
+            "Not finished within load.drain_s after the run had closed.",
+        )
+        self._end_if_idle()
+
+    def _give_up(self, kind: str, detail: str) -> None:
+        self._queue.clear()
+        for exchange in list(self._live.values()):
+            self._sender().abandon(exchange)
+            self.failed(exchange, kind, detail)
+
+    def _end_if_idle(self) -> None:
+        all_done = self._finished == len(self._sessions)
+        if not self._live and (self._closed or all_done) and not self._over.done():
+            self._over.set_result(None)
+
+    def _flush(self) -> None:
+        self._journal.flush()
+        if self._journal.failure is not None:
+            self.stop()
+        elif not self._over.done():
+            self._timeline.call_at(monotonic_ns() + _FLUSH_NS, self._flush)
+
+    def _sender(self) -> Sender:
+        if self.sender is None:
+            raise RuntimeError("the driver has no sender")
+        return self.sender

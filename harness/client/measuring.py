@@ -1,0 +1,171 @@
+"""Runs the measuring client and turns what it recorded into tables: the room's one entrance."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+import orjson
+
+import harness
+from harness.client import counters as count
+from harness.client.exchanges import RawExchange, collect
+from harness.client.job import ClientJob, Measurement, Progress
+from harness.client.journal import read_journal
+from harness.client.outcome import outcome_of
+from harness.client.prepare import Prepared, prepare
+from harness.client.setup import Setup, send_setup
+from harness.client.tables import tables
+from harness.core.errors import HarnessError
+from harness.core.tokenizer import Tokenizer
+
+_POLL_S = 0.1
+_PATIENCE_S = 30.0  # for a client that was told to stop; it needs the time to write what it holds
+
+
+def measure(job: ClientJob, on_progress: Callable[[Progress], None]) -> Measurement:
+    """Drive one phase of load in a process of its own and return what it measured.
+
+    `on_progress` is called about ten times a second in this process. KeyboardInterrupt ends the run early;
+    what was measured until then is returned with `stopped_early`. Raises UsageError for a job that cannot be,
+    HarnessError if the client process did not run.
+    """
+    prepared = prepare(job)
+    fd = count.create_counters()
+    try:
+        ended, interrupted = _run(prepared, fd, on_progress)
+    finally:
+        os.close(fd)
+    result = _result(Path(prepared.setup.result))
+    exchanges = collect(read_journal(Path(prepared.setup.journal)))
+    failure = result.get("failure") or (None if ended == 0 or interrupted else _last_words(prepared.log))
+    if failure is not None and not exchanges:
+        raise HarnessError(f"The measuring client did not run: {failure}")
+    outcomes = [outcome_of(exchange) for exchange in exchanges]
+    requests, events = tables(
+        outcomes, prepared.requests, job.phase, Tokenizer.from_folder(job.tokenizer_folder)
+    )
+    start_ns, end_ns = _window(result, exchanges)
+    return Measurement(
+        requests=requests,
+        events=events,
+        window_start_ns=start_ns,
+        window_end_ns=end_ns,
+        stopped_early=interrupted or bool(result.get("stopped")) or failure is not None,
+        client={key: value for key, value in result.items() if key not in ("start_ns", "end_ns", "stopped")}
+        | {"failure": failure},
+    )
+
+
+def _run(prepared: Prepared, fd: int, on_progress: Callable[[Progress], None]) -> tuple[int, bool]:
+    """Start the client, follow it to its end; return its exit code and whether Ctrl-C ended it."""
+    counters = count.Counters(fd)
+    root = str(Path(harness.__path__[0]).parent)
+    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    setup = prepared.setup.with_counters(fd)
+    with prepared.log.open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "harness.client"],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            pass_fds=(fd,),
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            start_new_session=True,  # Ctrl-C reaches the harness, which then tells the client
+        )
+    interrupted = False
+    try:
+        _follow(process, setup, counters.values, prepared.total, on_progress)
+    except KeyboardInterrupt:
+        interrupted = True
+    finally:
+        _end(process)
+        counters.close()
+    return process.returncode, interrupted
+
+
+def _follow(
+    process: subprocess.Popen[bytes],
+    setup: Setup,
+    counters: memoryview,
+    total: int,
+    on_progress: Callable[[Progress], None],
+) -> None:
+    try:
+        send_setup(setup, _pipe(process))
+    except BrokenPipeError:
+        return  # it died; its exit code and its log tell why
+    while True:
+        try:
+            process.wait(_POLL_S)
+        except subprocess.TimeoutExpired:
+            on_progress(_progress(counters, total))
+        else:
+            on_progress(_progress(counters, total))
+            return
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Close its input, which tells it to stop; insist if it does not."""
+    with contextlib.suppress(BrokenPipeError):
+        _pipe(process).close()
+    try:
+        process.wait(_PATIENCE_S)
+    except BaseException as error:
+        process.kill()
+        process.wait()
+        if not isinstance(error, subprocess.TimeoutExpired):
+            raise
+
+
+def _pipe(process: subprocess.Popen[bytes]) -> IO[bytes]:
+    if process.stdin is None:
+        raise RuntimeError("the client has no standard input")
+    return process.stdin
+
+
+def _progress(counters: memoryview, total: int) -> Progress:
+    started = counters[count.STARTED_NS]
+    return Progress(
+        state=count.STATES[counters[count.STATE]],
+        elapsed_s=(time.monotonic_ns() - started) / 1e9 if started else 0.0,
+        total=total,
+        sent=counters[count.SENT],
+        finished=counters[count.FINISHED],
+        errors=counters[count.ERRORS],
+        in_flight=counters[count.IN_FLIGHT],
+        chunks=counters[count.CHUNKS],
+    )
+
+
+def _result(path: Path) -> dict[str, Any]:
+    try:
+        result: dict[str, Any] = orjson.loads(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    return result
+
+
+def _window(result: dict[str, Any], exchanges: list[RawExchange]) -> tuple[int, int]:
+    """The measured window: from the first scheduled instant to the stated close, else to the last end."""
+    if not exchanges:
+        start: int = result.get("start_ns") or 0
+        return start, start
+    opened = min(exchange.scheduled_ns or 0 for exchange in exchanges)
+    closed: int | None = result.get("end_ns")
+    if closed is None:
+        closed = max((exchange.end_ns or _last_seen(exchange)) for exchange in exchanges)
+    return opened, max(opened, closed)
+
+
+def _last_seen(exchange: RawExchange) -> int:
+    return max([ns for ns, _ in exchange.body] + [exchange.sent_ns or exchange.scheduled_ns or 0])
+
+
+def _last_words(log: Path) -> str:
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    return lines[-1] if lines else "it ended without a word."

@@ -1,0 +1,85 @@
+"""What the client process is told, over its standard input: addresses, secrets, sessions, limits."""
+
+import dataclasses
+import struct
+from typing import IO, Any
+
+import orjson
+
+_LENGTH = struct.Struct("<Q")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Turn:
+    """One request of a session: its number within the job, and where its body lies in the file of bodies.
+
+    length is 0 where the body is built from earlier answers; `feeds` says that a later turn needs this
+    answer.
+    """
+
+    request: int
+    offset: int
+    length: int
+    think_ns: int
+    feeds: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limits:
+    """Timeouts and bounds in nanoseconds; duration and cap None for none. See LoadOptions."""
+
+    connect_ns: int
+    first_token_ns: int
+    token_ns: int
+    request_ns: int
+    drain_ns: int
+    duration_ns: int | None
+    cap: int | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Setup:
+    """Everything the client process needs. `head` carries the key, so this never touches disk or argv."""
+
+    host: str
+    port: int
+    tls: bool
+    head: str
+    connections: int
+    arrival: dict[str, Any]
+    sessions: tuple[tuple[Turn, ...], ...]
+    limits: Limits
+    bodies: str
+    journal: str
+    result: str
+    counters_fd: int
+    history: dict[str, Any] | None
+    cpus: tuple[int, ...] | None
+
+    def with_counters(self, fd: int) -> "Setup":
+        """The same with the descriptor of the shared counters."""
+        return dataclasses.replace(self, counters_fd=fd)
+
+
+def send_setup(setup: Setup, pipe: IO[bytes]) -> None:
+    """Write `setup` so that the pipe can stay open behind it."""
+    data = orjson.dumps(setup)
+    pipe.write(_LENGTH.pack(len(data)) + data)
+    pipe.flush()
+
+
+def receive_setup(pipe: IO[bytes]) -> Setup:
+    """Read what `send_setup` wrote. Raises EOFError if the other side went away."""
+    head = pipe.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        raise EOFError
+    length = _LENGTH.unpack(head)[0]
+    data = pipe.read(length)
+    if len(data) < length:
+        raise EOFError
+    fields = orjson.loads(data)
+    fields["sessions"] = tuple(tuple(Turn(**turn) for turn in session) for session in fields["sessions"])
+    fields["limits"] = Limits(**fields["limits"])
+    if fields["cpus"] is not None:
+        fields["cpus"] = tuple(fields["cpus"])
+    return Setup(**fields)

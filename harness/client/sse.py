@@ -1,0 +1,94 @@
+"""An incremental parser of event streams, by the WHATWG HTML standard's section on server-sent events.
+
+It takes bytes as they were read, split anywhere, and gives each event with the read that completed it.
+"""
+
+from dataclasses import dataclass
+
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerEvent:
+    """One dispatched event.
+
+    ns: when the read arrived that completed it. read: which of the reads that was, from 0.
+    type: "message" where the stream names none. id: the last id seen in the stream so far.
+    """
+
+    ns: int
+    read: int
+    type: str
+    data: str
+    id: str
+
+
+class EventStreamParser:
+    """Feed it reads in order. What no blank line has ended is no event, as the standard says.
+
+    retry_ms: the last reconnection time the server stated, None for none. comments: lines that were comments.
+    """
+
+    def __init__(self) -> None:
+        self._rest = b""  # of a line not ended yet
+        self._after_cr = False  # the last line ended with CR; an LF that follows belongs to it
+        self._first = True
+        self._reads = 0
+        self._type = ""
+        self._data: list[str] = []
+        self._id = ""
+        self.retry_ms: int | None = None
+        self.comments = 0
+
+    def feed(self, ns: int, data: bytes) -> list[ServerEvent]:
+        """Take the bytes of one read that arrived at `ns`; return the events it completed."""
+        read = self._reads
+        self._reads += 1
+        events: list[ServerEvent] = []
+        for line in self._lines(data):
+            if line:
+                self._field(line)
+            elif (event := self._dispatch(ns, read)) is not None:
+                events.append(event)
+        return events
+
+    def _lines(self, data: bytes) -> list[bytes]:
+        """The lines that `data` completes, without their ends (CR, LF or CRLF)."""
+        if self._after_cr and data:
+            self._after_cr = False
+            data = data.removeprefix(b"\n")
+        data = self._rest + data
+        if self._first:
+            if len(data) < len(_BOM) and _BOM.startswith(data):
+                self._rest = data
+                return []
+            self._first = False
+            data = data.removeprefix(_BOM)
+        if b"\r" in data:
+            self._after_cr = data.endswith(b"\r")
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        *lines, self._rest = data.split(b"\n")
+        return lines
+
+    def _field(self, line: bytes) -> None:
+        name, colon, value = line.partition(b":")
+        if not name and colon:
+            self.comments += 1
+            return
+        text = value.removeprefix(b" ").decode("utf-8", "replace")
+        if name == b"data":
+            self._data.append(text)
+        elif name == b"event":
+            self._type = text
+        elif name == b"id":
+            if "\0" not in text:
+                self._id = text
+        elif name == b"retry" and text.isascii() and text.isdigit():
+            self.retry_ms = int(text)
+
+    def _dispatch(self, ns: int, read: int) -> ServerEvent | None:
+        kind, self._type = self._type, ""
+        if not self._data:
+            return None
+        data, self._data = "\n".join(self._data), []
+        return ServerEvent(ns, read, kind or "message", data, self._id)
