@@ -15,7 +15,18 @@ from harness.core.model_store import ModelFiles
 
 _TIMEOUT_S = 30.0
 # Settings of a server that somebody else started: they cannot be honoured from here.
-_THEIRS = "python dtype kv_dtype max_running kv_bytes prefix_cache prefill_chunk tensor_parallel threads port".split()
+_THEIRS = (
+    "python",
+    "dtype",
+    "kv_dtype",
+    "max_running",
+    "kv_bytes",
+    "prefix_cache",
+    "prefill_chunk",
+    "tensor_parallel",
+    "threads",
+    "port",
+)
 
 
 @dataclass
@@ -65,8 +76,8 @@ class EndpointBackend:
         for key in _THEIRS:
             if getattr(self._own, key) is not None:
                 raise UsageError(
-                    f"backend.{key} cannot be set from here: the server at backend.base_url is already running. "
-                    f"Leave it null, and start the server as you want it."
+                    f"backend.{key} cannot be set from here: the server at backend.base_url already runs. "
+                    "Leave it null, and start the server as you want it."
                 )
         if self._own.extra_args:
             raise UsageError(
@@ -121,7 +132,8 @@ class EndpointBackend:
         if reply.status in (401, 403):
             said = "refuses the key in" if headers else "wants a key: put it into"
             raise EndpointError(
-                f"{base_url} answers {reply.status} and {said} the environment variable {self._own.api_key_env}."
+                f"{base_url} answers {reply.status} and {said} the environment variable "
+                f"{self._own.api_key_env}."
             )
         if reply.status != 200:
             raise EndpointError(

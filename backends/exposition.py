@@ -11,7 +11,7 @@ _OWN = {PREFIX + name: name for name in (*GAUGES, *COUNTERS)}
 
 
 def samples(exposition: str) -> Iterator[tuple[str, Mapping[str, str], float]]:
-    """(name, labels, value) of every sample; what is no exposition gives none, and values that are no number are left out."""
+    """(name, labels, value) of every sample that is a number; none where the text is no exposition."""
     try:
         for family in text_string_to_metric_families(exposition):
             for sample in family.samples:

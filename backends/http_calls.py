@@ -45,8 +45,8 @@ def post_json(url: str, body: Any, headers: Mapping[str, str], timeout_s: float)
 
 
 def _call(request: urllib.request.Request, timeout_s: float) -> Reply:
-    # A proxy from the environment must not be asked for this machine's own servers. Redirects are not followed:
-    # they would carry the key to another host.
+    # A proxy from the environment must not be asked for this machine's own servers. Redirects are not
+    # followed: they would carry the key to another host.
     proxies = urllib.request.ProxyHandler({}) if urlsplit(request.full_url).hostname in _LOOPBACK else None
     handlers = [_NoRedirect(), *([proxies] if proxies else [])]
     opener = urllib.request.build_opener(*handlers)

@@ -60,7 +60,7 @@ class EngineProcess:
                 stdout=log,
                 stderr=log,
                 pass_fds=[theirs.fileno()],
-                start_new_session=True,  # Ctrl-C in the terminal reaches the harness alone, which then ends this
+                start_new_session=True,  # Ctrl-C reaches the harness alone, which then ends this
             )
         with ours.makefile("r") as lines:
             word, _, rest = lines.readline().strip().partition(" ")
@@ -85,7 +85,7 @@ class EngineProcess:
         return _tail(self.log_path, lines)
 
     def stop(self) -> None:
-        """End the engine and all its descendants, and return when they are gone. A second call does nothing."""
+        """End the engine and all its descendants; returns when they are gone. Again: does nothing."""
         self._control.close()
         try:
             self._watcher.wait(_STOP_TIMEOUT_S)
@@ -125,8 +125,8 @@ def free_port(wanted: int | None = None) -> int:
             probe.bind(("127.0.0.1", wanted or 0))
         except OSError as error:
             raise UsageError(
-                f"Port {wanted} cannot be used ({error.strerror}). Choose another backend.port, or backend.port=null "
-                "for a free one."
+                f"Port {wanted} cannot be used ({error.strerror}). Choose another backend.port, or "
+                "backend.port=null for a free one."
             ) from error
         return int(probe.getsockname()[1])
 
@@ -140,9 +140,9 @@ def wait_ready(
 ) -> None:
     """Return once the server has answered a real completion of one token.
 
-    process: the engine that was started, or None where somebody else runs the server. on_wait: called with the
-    seconds waited so far before every new attempt. Raises EngineError with the engine's own last words where it
-    dies or does not answer in time, EndpointError where a server of somebody else refuses.
+    process: the engine that was started, or None where somebody else runs the server. on_wait: called with
+    the seconds waited so far before every new attempt. Raises EngineError with the engine's own last words
+    where it dies or does not answer in time, EndpointError where a server of somebody else refuses.
     """
     chat = backend.options.api == "chat"
     path = "/v1/chat/completions" if chat else "/v1/completions"
@@ -160,7 +160,8 @@ def wait_ready(
         except Unreachable as error:
             if process is None:
                 raise EndpointError(
-                    f"No server answers at {endpoint.base_url} ({error}). Start it, or correct backend.base_url."
+                    f"No server answers at {endpoint.base_url} ({error}). Start it, or correct "
+                    "backend.base_url."
                 ) from error
             answer = str(error)
         else:
@@ -175,7 +176,8 @@ def wait_ready(
             if process is None:
                 raise EndpointError(f"{endpoint.base_url} gave no token within {timeout_s:g} s ({answer}).")
             raise EngineError(
-                f"The engine gave no token within backend.start_timeout_s={timeout_s:g} ({answer}).{_words(process)}"
+                f"The engine gave no token within backend.start_timeout_s={timeout_s:g} ({answer})."
+                f"{_words(process)}"
             )
         if on_wait is not None:
             on_wait(waited)

@@ -1,12 +1,13 @@
 """A small parent for an engine: when the harness goes, however it goes, nothing of the engine stays behind.
 
-`python -m backends.supervisor --control FD [--cpus 0,1] -- COMMAND…` starts COMMAND in a session of its own and
-writes one line to the socket FD: `pid N`, or `error WHY`. It ends COMMAND and every descendant when that socket
-reaches its end of file (the harness closed it or died, `kill -9` included) or on SIGTERM; otherwise it lives as
-long as COMMAND and exits with its status (128 + n after signal n).
+`python -m backends.supervisor --control FD [--cpus 0,1] -- COMMAND…` starts COMMAND in a session of its own
+and writes one line to the socket FD: `pid N`, or `error WHY`. It ends COMMAND and every descendant when that
+socket reaches its end of file (the harness closed it or died, `kill -9` included) or on SIGTERM; otherwise it
+lives as long as COMMAND and exits with its status (128 + n after signal n).
 
-It is a "child subreaper" (prctl(2)): descendants whose parents died are handed to it rather than to init, so even
-one that made a session of its own is found among its children. Standard library only: it must start at once.
+It is a "child subreaper" (prctl(2)): descendants whose parents died are handed to it rather than to init, so
+even one that made a session of its own is found among its children. Standard library only: it must start at
+once.
 """
 
 import argparse
@@ -56,7 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     control.sendall(f"pid {pid}\n".encode())
 
     while True:
-        # The timeout is for one case only: a forked copy of the harness that keeps the socket open after its death.
+        # The timeout is for one case only: a forked copy of the harness that keeps the socket open after its
+        # death.
         ready, _, _ = select.select([control, wakeups], [], [], 1.0)
         stop = control in ready or os.getppid() != harness
         if wakeups in ready:
@@ -131,7 +133,8 @@ def _end_all(wanted: int) -> int:
         else:
             _send(signal.SIGKILL, alive)
         time.sleep(0.02)
-        status = _reap(wanted) or status
+        ended = _reap(wanted)
+        status = status if ended is None else ended
     return status
 
 

@@ -50,7 +50,8 @@ class OpenVinoBackend:
         return Capabilities(
             ignore_eos=True,
             return_token_ids=True,
-            prompt_logprobs=not self.options.prefix_cache,  # the library gives none for tokens found in the cache
+            # The library gives none for tokens found in the prefix cache.
+            prompt_logprobs=not self.options.prefix_cache,
             logprobs_see_kv=True,
             prefix_cache=True,
             metrics=True,
@@ -87,8 +88,8 @@ class OpenVinoBackend:
         context, pool = options.context_length or 0, options.kv_bytes or 0
         if context > model.geometry.context_length:
             raise UsageError(
-                f"backend.context_length={context} is more than the {model.geometry.context_length} positions of "
-                f"{model.name}. Choose at most that."
+                f"backend.context_length={context} is more than the {model.geometry.context_length} "
+                f"positions of {model.name}. Choose at most that."
             )
         if (options.prefill_chunk or 0) < (options.max_running or 0):
             raise UsageError(
@@ -105,8 +106,8 @@ class OpenVinoBackend:
     def _check_files(self, model: ModelFiles) -> None:
         if not model.is_gguf and not (model.weights / "openvino_model.xml").is_file():
             raise UsageError(
-                f"{model.weights} holds no openvino_model.xml. OpenVINO serves a GGUF file (model.path=FILE.gguf), or a "
-                "folder exported with: optimum-cli export openvino --model FOLDER OUT"
+                f"{model.weights} holds no openvino_model.xml. OpenVINO serves a GGUF file "
+                "(model.path=FILE.gguf), or a folder exported with: optimum-cli export openvino --model FOLDER OUT"
             )
 
     def _check_installed(self) -> None:
@@ -114,7 +115,8 @@ class OpenVinoBackend:
         if missing:
             raise EngineError(
                 f"{', '.join(missing)} is not installed for {self._python()}. "
-                'Install it: pip install "inference-harness[openvino]", or name another environment with backend.python.'
+                'Install it: pip install "inference-harness[openvino]", or name another environment with '
+                "backend.python."
             )
 
     def launch(self, model: ModelFiles, port: int, threads: int) -> LaunchSpec:

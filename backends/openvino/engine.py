@@ -1,6 +1,7 @@
 """OpenVINO GenAI's continuous batching behind the `Engine` protocol. The only module that imports OpenVINO.
 
-Everything the library would choose by itself (KV precision, prefix cache, split prefill, pool size) is set here.
+Everything the library would choose by itself (KV precision, prefix cache, split prefill, pool size) is set
+here.
 """
 
 import logging
@@ -18,7 +19,8 @@ try:
 except ImportError as error:
     raise EngineError(
         f"OpenVINO cannot be imported in this environment ({error}). "
-        'Install it: pip install "inference-harness[openvino]", or name another environment with backend.python.'
+        'Install it: pip install "inference-harness[openvino]", or name another environment with '
+        "backend.python."
     ) from error
 
 log = logging.getLogger("openvino")
@@ -30,8 +32,8 @@ def load(config: EngineConfig) -> Engine:
     """Load the model and set aside `config.kv_bytes` of KV cache, to the block.
 
     The library takes a number of blocks, and the bytes of a block depend on how it lays out quantised entries
-    (scales and zero points included), which only a pipeline that has computed something tells. So one token is
-    generated, and the pipeline is built again if the first guess was off by a block or more.
+    (scales and zero points included), which only a pipeline that has computed something tells. So one token
+    is generated, and the pipeline is built again if the first guess was off by a block or more.
     """
     guess = (config.kv_bytes_per_token or config.kv_bytes / config.context_length) * BLOCK_TOKENS
     blocks = max(_FEWEST_BLOCKS, int(config.kv_bytes / guess))
@@ -40,8 +42,8 @@ def load(config: EngineConfig) -> Engine:
     exact = int(config.kv_bytes / block_bytes)
     if exact * BLOCK_TOKENS < config.context_length:
         raise EngineError(
-            f"backend.kv_bytes={config.kv_bytes} holds {exact * BLOCK_TOKENS} tokens of {config.kv_dtype} KV, less than "
-            f"backend.context_length={config.context_length}. Give at least "
+            f"backend.kv_bytes={config.kv_bytes} holds {exact * BLOCK_TOKENS} tokens of {config.kv_dtype} "
+            f"KV, less than backend.context_length={config.context_length}. Give at least "
             f"{-(-config.context_length // BLOCK_TOKENS) * int(block_bytes)} bytes, or a shorter context."
         )
     if exact != blocks:
@@ -115,7 +117,8 @@ class OpenVinoEngine:
             # Blocks found in the prefix cache are not computed again, and the library then returns no
             # log-probabilities for their tokens: a list that is silently too short.
             raise ValueError(
-                "Log-probabilities of the prompt need backend.prefix_cache=false: OpenVINO gives none for cached tokens."
+                "Log-probabilities of the prompt need backend.prefix_cache=false: OpenVINO gives none for "
+                "cached tokens."
             )
         wanted = genai.GenerationConfig()
         wanted.max_new_tokens = max(1, sampling.max_tokens)
@@ -152,7 +155,7 @@ class OpenVinoEngine:
     def step(self) -> list[RequestOutput]:
         """One step of the library: a chunk of prefill, or a token for every running request, or both."""
         self._pipeline.step()
-        outputs = []
+        outputs: list[RequestOutput] = []
         for request_id, running in list(self._requests.items()):
             while running.handle.can_read():
                 told = running.handle.read().values()
@@ -164,10 +167,11 @@ class OpenVinoEngine:
         return outputs
 
     def gauges(self) -> dict[str, float]:
-        """Bytes and running requests. The library counts no prefix hits and no preemptions, so neither is told.
+        """Bytes and running requests. The library counts no prefix hits and no preemptions, so neither is
+        told.
 
-        Its usage is that of the last step, in percent, and not updated when requests end: with nothing running
-        nothing is used. Blocks kept only for prefix hits are not in it (they are free to be taken).
+        Its usage is that of the last step, in percent, and not updated when requests end: with nothing
+        running nothing is used. Blocks kept only for prefix hits are not in it (they are free to be taken).
         """
         metrics = self._pipeline.get_metrics()
         running = min(metrics.scheduled_requests, len(self._requests))
@@ -188,7 +192,8 @@ def _output(request_id: int, running: _Running, output: Any) -> RequestOutput:
     ids, logprobs = list(output.generated_ids), list(output.generated_log_probs)
     prompt_logprobs: tuple[float | None, ...] | None = None
     if running.untold_prompt:
-        # With echo the first reading holds the prompt too; its first "log-probability" is a 1.0 without meaning.
+        # With echo the first reading holds the prompt too; its first "log-probability" is a 1.0 without
+        # meaning.
         running.untold_prompt = False
         size = running.prompt_tokens
         prompt_logprobs = (None, *logprobs[1:size])

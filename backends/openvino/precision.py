@@ -6,7 +6,8 @@ from pathlib import Path
 from harness.core.geometry import ModelGeometry
 
 KV_PRECISIONS = {"f32": "f32", "f16": "f16", "int8": "u8", "int4": "u4"}
-# OpenVINO takes an arithmetic the CPU lacks and quietly computes in f32: so it is checked before. Any flag will do.
+# OpenVINO takes an arithmetic the CPU lacks and quietly computes in f32: so it is checked before. Any flag
+# will do.
 _CPU_FLAGS = {"bf16": {"avx512_bf16", "amx_bf16", "avx_ne_convert"}, "f16": {"avx512_fp16", "amx_fp16"}}
 
 
@@ -31,9 +32,9 @@ def cpu_flags() -> frozenset[str]:
 def kv_bytes_per_token(geometry: ModelGeometry, kv_dtype: str) -> float:
     """Expected bytes of one token's keys and values over all layers, as OpenVINO stores them on a CPU.
 
-    f32, f16: plain. int8: beside the values a scale and a zero point in float32, for each token's value vector,
-    and for each key channel of a block of 32 tokens. int4 is laid out in ways that are measured, not computed:
-    this is a lower bound.
+    f32, f16: plain. int8: beside the values a scale and a zero point in float32, for each token's value
+    vector, and for each key channel of a block of 32 tokens. int4 is laid out in ways that are measured, not
+    computed: this is a lower bound.
     """
     plain = geometry.kv_bytes_per_token(kv_dtype)
     if kv_dtype != "int8":

@@ -56,7 +56,8 @@ async def _serve(arguments: argparse.Namespace) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     server = Server(link, tokenizer, arguments.model_name, config.context_length, config.seed)
-    # handler_cancellation: a request is given up when its client leaves, even while nothing is being written to it.
+    # handler_cancellation: a request is given up when its client leaves, even while nothing is being written
+    # to it.
     runner = web.AppRunner(
         server.application(), access_log=None, handler_cancellation=True, shutdown_timeout=_FAREWELL_S
     )
@@ -83,7 +84,8 @@ def _listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), backlog=_BACKLOG)
     except OSError as error:
         raise EngineError(
-            f"Port {port} of {host} cannot be used ({error.strerror}). Choose another, or end what listens there."
+            f"Port {port} of {host} cannot be used ({error.strerror}). Choose another, or end what "
+            "listens there."
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Request bodies of the OpenAI API, checked: every field known, every type right, everything else a clear refusal."""
+"""Request bodies of the OpenAI API, checked: every field known, every type right, else a clear refusal."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,10 +9,8 @@ import orjson
 from backends.serving.engine import Sampling
 from harness.core.tokenizer import Message
 
-_SHARED = frozenset(
-    "model stream stream_options max_tokens min_tokens ignore_eos stop seed temperature top_p "
-    "return_token_ids n user".split()
-)
+_GENERATION = {"max_tokens", "min_tokens", "ignore_eos", "stop", "seed", "temperature", "top_p", "n"}
+_SHARED = frozenset({"model", "stream", "stream_options", "return_token_ids", "user"} | _GENERATION)
 _COMPLETION = _SHARED | {"prompt", "echo", "logprobs"}
 _CHAT = _SHARED | {"messages", "max_completion_tokens"}
 _COMPLETION_TOKENS = 16  # what the API gives where a completion names no length
@@ -41,7 +39,8 @@ class Refusal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A checked request. prompt: text or ids (completions); messages: a conversation (chat); one of them is None.
+    """A checked request. prompt: text or ids (completions); messages: a conversation (chat); one of them is
+    None.
 
     max_tokens: None means as many as fit. logprobs: of each token; echo: the prompt is part of the answer.
     """
@@ -81,8 +80,8 @@ class Call:
         wanted = max(room, 1) if self.max_tokens is None else self.max_tokens
         if room < 0 or wanted > room:
             raise Refusal(
-                f"The context holds {context} tokens; the prompt has {len(prompt_ids)} and max_tokens asks for "
-                f"{wanted} more.",
+                f"The context holds {context} tokens; the prompt has {len(prompt_ids)} and max_tokens asks "
+                f"for {wanted} more.",
                 field,
                 "context_length_exceeded",
             )

@@ -1,6 +1,7 @@
 """What an engine of a library must offer to be served: a handful of plain calls, made by one thread.
 
-This room lives in the engine's environment: it imports aiohttp, tokenizers and the core, never Hydra or pandas.
+This room lives in the engine's environment: it imports aiohttp, tokenizers and the core, never Hydra or
+pandas.
 """
 
 from collections.abc import Mapping
@@ -56,7 +57,8 @@ class EngineConfig:
 class Sampling:
     """How one answer is generated.
 
-    max_tokens: at most this many (0 only with prompt_logprobs). min_tokens: the end token is impossible before.
+    max_tokens: at most this many (0 only with prompt_logprobs). min_tokens: the end token is impossible
+        before.
     temperature: 0 takes the most probable token. seed: of this request's own random numbers.
     logprobs, prompt_logprobs: also report the log-probability of each generated / each prompt token.
     """
@@ -75,7 +77,8 @@ class Sampling:
 class RequestOutput:
     """What one step gave to one request.
 
-    token_ids: the new tokens, the end token included. logprobs: one for each of them, or None if not asked for.
+    token_ids: the new tokens, the end token included. logprobs: one for each of them, or None if not asked
+        for.
     prompt_logprobs: once, natural logs, one for each prompt token, None for the first. finish: "stop" (an end
     token), "length", or None while it goes on. error: why this request ended without an answer.
     """
@@ -97,11 +100,11 @@ class Engine(Protocol):
     capacity_tokens: int
 
     def add(self, request_id: int, ids: list[int], sampling: Sampling) -> None:
-        """Take a request; its ids are non-empty and fit the capacity. An id that cannot be served raises ValueError."""
+        """Take a request whose ids fit the capacity; raises ValueError where it cannot be honoured."""
         ...
 
     def cancel(self, request_id: int) -> None:
-        """Forget a request and free what it holds, by the next step at the latest; unknown ids are ignored."""
+        """Forget a request; the next step frees what it held. Unknown ids are ignored."""
         ...
 
     def has_work(self) -> bool:

@@ -23,8 +23,8 @@ class EngineGone(Exception):
 class EngineLink:
     """A running engine process.
 
-    capacity_tokens: most tokens a request can hold; None until the engine is ready. gone: resolves to the reason
-    once the engine process has ended.
+    capacity_tokens: most tokens a request can hold; None until the engine is ready. gone: resolves to the
+    reason once the engine process has ended.
     """
 
     def __init__(self) -> None:
@@ -44,9 +44,10 @@ class EngineLink:
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-P", "-m", "backends.serving.worker", "--socket", str(theirs.fileno()), *arguments,
+                *(sys.executable, "-P", "-m", "backends.serving.worker", "--socket", str(theirs.fileno())),
+                *arguments,
                 pass_fds=[theirs.fileno()],
-            )  # fmt: skip
+            )
         reader, self._writer = await asyncio.open_connection(sock=ours)
         self._reading = asyncio.create_task(self._read(reader))
 

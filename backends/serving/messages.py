@@ -65,7 +65,7 @@ class CommandSocket:
         self._buffer = bytearray()
 
     def receive(self, wait: bool) -> list[Command]:
-        """All commands that have arrived; with `wait`, at least one. Raises EOFError once the other end is gone."""
+        """All commands that have arrived; with `wait`, at least one. EOFError once the other end is gone."""
         while True:
             while select.select([self._connection], [], [], 0)[0]:
                 data = self._connection.recv(_READ_SIZE)

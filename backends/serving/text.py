@@ -9,8 +9,9 @@ from tokenizers.decoders import DecodeStream
 class TextStream:
     """The growing text of one answer.
 
-    The pieces that `push` and `finish` return add up to `decode(ids, skip_special_tokens=True)`, cut before the
-    first stop string. A piece is "" while a character is incomplete, or while the text may yet become a stop string.
+    The pieces that `push` and `finish` return add up to `decode(ids, skip_special_tokens=True)`, cut before
+    the first stop string. A piece is "" while a character is incomplete, or while the text may yet become a
+    stop string.
     stops: strings that end the answer; not looked for in the text of the first `min_tokens` tokens.
     """
 
@@ -32,7 +33,7 @@ class TextStream:
         return self._certain(piece)
 
     def finish(self) -> str:
-        """The text still held back: bytes that never became a character (as U+FFFD), a stop string's beginning."""
+        """The text still held back: bytes that became no character (as U+FFFD), a stop string's beginning."""
         if self.stopped:
             return ""
         rest = self._tokenizer.decode(self._ids, skip_special_tokens=True)[self._decoded :]

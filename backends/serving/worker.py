@@ -1,7 +1,7 @@
 """The engine process: one thread that takes commands between two steps and reports after each.
 
-It is a process of its own because a library may hold the interpreter's lock through a whole step (OpenVINO's does,
-for seconds during a prefill), and other people's streams must not wait for that.
+It is a process of its own because a library may hold the interpreter's lock through a whole step (OpenVINO's
+does, for seconds during a prefill), and other people's streams must not wait for that.
 """
 
 import argparse

@@ -1,0 +1,62 @@
+"""Options of backends as the configuration would give them, for tests that need no Hydra."""
+
+from typing import Any
+
+from backends.base import EngineOptions
+from backends.endpoint import EndpointBackend, EndpointOptions
+from backends.openvino.adapter import OpenVinoBackend, OpenVinoOptions
+
+_COMMON: dict[str, Any] = {
+    "python": None,
+    "base_url": None,
+    "model_name": None,
+    "api": "completions",
+    "dtype": None,
+    "kv_dtype": None,
+    "context_length": None,
+    "max_running": None,
+    "kv_bytes": None,
+    "prefix_cache": None,
+    "prefill_chunk": None,
+    "tensor_parallel": None,
+    "threads": None,
+    "seed": 0,
+    "port": None,
+    "extra_args": [],
+    "start_timeout_s": 120.0,
+}
+_OPENVINO: dict[str, Any] = {
+    "dtype": "f32",
+    "kv_dtype": "f32",
+    "context_length": 5120,
+    "max_running": 8,
+    "kv_bytes": 1 << 30,
+    "prefix_cache": False,
+    "prefill_chunk": 64,
+    "threads": 2,
+    "device": "CPU",
+}
+_ENDPOINT: dict[str, Any] = {
+    "api_key_env": "OPENAI_API_KEY",
+    "ignore_eos": True,
+    "return_token_ids": False,
+    "prompt_logprobs": True,
+    "logprobs_see_kv": False,
+}
+
+
+def openvino(**changes: Any) -> OpenVinoBackend:
+    """An OpenVINO backend, small and exact (f32 KV) unless told otherwise."""
+    return OpenVinoBackend(OpenVinoOptions(name="openvino", **{**_COMMON, **_OPENVINO, **changes}))
+
+
+def endpoint(base_url: str | None, **changes: Any) -> EndpointBackend:
+    """A backend for a server that runs already."""
+    return EndpointBackend(
+        EndpointOptions(name="endpoint", **{**_COMMON, **_ENDPOINT, "base_url": base_url, **changes})
+    )
+
+
+def unknown() -> EngineOptions:
+    """Options whose name no adapter has."""
+    return EngineOptions(name="vlm", **_COMMON)
