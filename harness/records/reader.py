@@ -39,9 +39,10 @@ class Run:
     fingerprint: Mapping[str, Any] = field(default_factory=dict)
     summary: Mapping[str, Any] = field(default_factory=dict)
     validity: list[dict[str, Any]] = field(default_factory=list)
-    launch: list[str] = field(default_factory=list)
+    launch: Mapping[str, list[str]] = field(default_factory=dict)
     window: Mapping[str, Any] = field(default_factory=dict)
     sweep: str | None = None
+    client: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def requests(self) -> "pd.DataFrame":

@@ -10,10 +10,11 @@ SCHEMA = 1
 # failed: nothing was measured; run.json says why, and there are no tables.
 STATUSES = ("complete", "partial", "failed")
 
-# run.json, beside `schema`. started_at: wall clock, ISO 8601 with zone, the only one in a run. reason: why
-# a run is failed or partial. launch: the engine's command line. window: of metrics.window.Window. sweep:
-# what the runs of one command share, missing for a single run. fingerprint.plan_sha256 says what was
-# asked; fingerprint.notes is a list of sentences that a report shows beside speeds.
+# run.json, beside `schema`.
+# started_at: wall clock, ISO 8601 with zone, the only one in a run. reason: why a run is failed or partial.
+# fingerprint: plan_sha256 says what was asked; notes: a list of sentences shown beside speeds.
+# launch: command lines of the engine by phase ("speed", "quality"). window: of metrics.window.Window.
+# sweep: what the runs of one command share, null for none. client: how the measuring process itself fared.
 RUN_KEYS = (
     "id",
     "status",
@@ -26,6 +27,7 @@ RUN_KEYS = (
     "launch",
     "window",
     "sweep",
+    "client",
 )
 
 # requests.parquet: one row a request, warm-up included and labelled. Instants are CLOCK_MONOTONIC

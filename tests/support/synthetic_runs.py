@@ -92,7 +92,7 @@ def write_run(
         "fingerprint": _fingerprint(schedule, workload) | (fingerprint or {}),
         "summary": summary,
         "validity": evaluate(evidence_of(requests, events, telemetry, window, **(evidence or {}))),
-        "launch": ["python", "-m", f"backends.serving.{backend}", "--port", "41234"],
+        "launch": {"speed": ["python", "-m", f"backends.serving.{backend}", "--port", "41234"]},
         "window": window.to_record(),
     } | keys
     writer = RunWriter(results_dir, run_id)
@@ -108,7 +108,7 @@ def write_failed_run(results_dir: Path, run_id: str, reason: str, backend: str =
         "fingerprint": _fingerprint(Schedule(), "chat"),
         "summary": {},
         "validity": [],
-        "launch": [],
+        "launch": {},
         "window": {},
     }
     return RunWriter(results_dir, run_id).finish("failed", record | {"reason": reason} | keys)

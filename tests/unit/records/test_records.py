@@ -60,7 +60,7 @@ def test_the_tables_have_the_types_of_the_schema(tmp_path: Path):
 
 
 def test_run_json_has_every_key_and_no_nan(tmp_path: Path):
-    folder = write_run(tmp_path, "r1", reason="x", sweep="s1")
+    folder = write_run(tmp_path, "r1", reason="x", sweep="s1", client={"cpu_share": 0.1})
     text = (folder / "run.json").read_text()
     record = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
     assert set(record) == {"schema", *RUN_KEYS}

@@ -1,0 +1,152 @@
+"""The answer first: what was compared, on what, and what came out, in plain sentences."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from harness.records.reader import Run
+from harness.report.labels import group_labels
+from harness.report.values import duration, listed, memory, number, pick
+
+FEWEST_RUNS_FOR_A_VERDICT = 5  # a side
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The opening of a report.
+
+    what: one sentence on what was compared and where. figures: one sentence each. cautions: what to keep in mind.
+    """
+
+    what: str
+    figures: list[str]
+    cautions: list[str]
+
+
+def answer(runs: Sequence[Run]) -> Answer:
+    """The opening of a report."""
+    measured = [run for run in runs if run.status != "failed"]
+    cautions = []
+    if not measured:
+        figures = ["No run was measured. The reasons are in the table below."]
+    else:
+        figures = [_figures(name, members) for name, members in _groups(measured).items()]
+        comparison = _comparison(measured)
+        figures = [comparison, *figures] if comparison else figures
+        if workloads_differ(measured):
+            cautions.append(
+                "These runs were asked different things: the rows describe workloads, not a ranking."
+            )
+        elif (
+            comparison and min(len(group) for group in _groups(measured).values()) < FEWEST_RUNS_FOR_A_VERDICT
+        ):
+            cautions.append(
+                f"With fewer than {FEWEST_RUNS_FOR_A_VERDICT} runs a side this describes what was seen; "
+                "it is no verdict."
+            )
+    partial = sum(run.status == "partial" for run in runs)
+    if partial:
+        cautions.append(f"{_count(partial, 'run')} ended early: what had been measured by then is shown.")
+    spoilt = sum(any(check["ok"] is False for check in run.validity) for run in measured)
+    if spoilt:
+        cautions.append(f"{_count(spoilt, 'run')} failed a validity check: figures it spoils are marked ✗.")
+    return Answer(_what(runs), figures, cautions)
+
+
+def one_sentence(runs: Sequence[Run]) -> str:
+    """The end of a command on a terminal."""
+    measured = [run for run in runs if run.status != "failed"]
+    if not measured:
+        reasons = {run.reason or "no reason recorded" for run in runs}
+        return f"No run was measured: {'; '.join(sorted(reasons))}" if runs else "There is no run."
+    comparison = _comparison(measured)
+    parts = [comparison] if comparison else [_figures(n, members) for n, members in _groups(measured).items()]
+    failed = len(runs) - len(measured)
+    if failed:
+        parts.append(f"{_count(failed, 'run')} failed.")
+    return " ".join(parts)
+
+
+def machine_of(run: Run) -> str:
+    """CPU, cores, memory and GPUs in a few words."""
+    machine = pick(run.fingerprint, "machine") or {}
+    if not machine:
+        return "an unknown machine"
+    gpus = machine.get("gpus") or []
+    parts = [
+        f"{machine['cores']} cores" if machine.get("cores") else "",
+        f"{memory(machine['memory_bytes'])} of memory" if machine.get("memory_bytes") else "",
+        listed(gpus) if gpus else "no GPU",
+    ]
+    return f"{machine.get('cpu') or 'an unknown CPU'} ({', '.join(part for part in parts if part)})"
+
+
+def workloads_differ(runs: Sequence[Run]) -> bool:
+    """Whether the runs were asked different things (their plans' hashes differ)."""
+    return len({pick(run.fingerprint, "plan_sha256") for run in runs}) > 1
+
+
+def _what(runs: Sequence[Run]) -> str:
+    engines = _distinct(runs, "config.backend.name")
+    workloads = _distinct(runs, "config.workload.name")
+    models = _distinct(runs, "fingerprint.model") or _distinct(runs, "config.model.name")
+    machines = list(dict.fromkeys(machine_of(run) for run in runs if run.fingerprint))
+    failed = sum(run.status == "failed" for run in runs)
+    sentence = (
+        f"{_count(len(runs), 'run')} of {listed(models) or 'a model'} on {listed(engines) or 'an engine'}"
+    )
+    sentence += f", serving {listed(workloads)}" if workloads else ""
+    sentence += f", measured on {listed(machines)}" if machines else ""
+    return f"{sentence}; {failed} of them failed." if failed else f"{sentence}."
+
+
+def _figures(name: str, runs: Sequence[Run]) -> str:
+    first, late = _median(runs, "ttft_ms.p50"), _median(runs, "ttft_ms.p95")
+    each, rate = _median(runs, "tpot_ms.p50"), _median(runs, "output_tokens_per_s")
+    repeated = f" (median of {len(runs)} runs)" if len(runs) > 1 else ""
+    if first is None:
+        return f"{name}: no request succeeded{repeated}."
+    pace = f", then a token every {duration(each)}" if each is not None else ""
+    return (
+        f"{name}: first token after {duration(first)} (95 of 100 within {duration(late)}){pace}; "
+        f"{number(rate)} tokens/s in all{repeated}."
+    )
+
+
+def _comparison(runs: Sequence[Run]) -> str | None:
+    """Fastest against slowest group in output tokens per second, where all were asked the same."""
+    rates = {name: _median(members, "output_tokens_per_s") for name, members in _groups(runs).items()}
+    known = {name: rate for name, rate in rates.items() if rate}
+    if len(known) < 2 or workloads_differ(runs):
+        return None
+    best, worst = max(known, key=lambda name: known[name]), min(known, key=lambda name: known[name])
+    ratio = known[best] / known[worst]
+    return (
+        f"{best} gave {number(ratio)} times the output tokens per second of {worst} "
+        f"({number(known[best])} against {number(known[worst])})."
+    )
+
+
+def _groups(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    names = group_labels(runs)
+    grouped: dict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        grouped[names[run.id]].append(run)
+    return grouped
+
+
+def _median(runs: Sequence[Run], path: str) -> float | None:
+    values = [value for run in runs if (value := pick(run.summary, path)) is not None]
+    return median(values) if values else None
+
+
+def _distinct(runs: Sequence[Run], path: str) -> list[str]:
+    part, rest = path.split(".", 1)
+    values: list[Any] = [pick(getattr(run, part), rest) for run in runs]
+    return list(dict.fromkeys(str(value) for value in values if value is not None))
+
+
+def _count(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"

@@ -1,0 +1,228 @@
+"""The figures of a report, each with the data it was drawn from.
+
+Every function takes the runs in order of their colours and returns a Figure, or None where no run has the
+data.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from harness.core.metric_names import KV_RESERVED_BYTES, KV_USED_BYTES
+from harness.metrics.latency import latencies
+from harness.metrics.resources import column
+from harness.metrics.summary import gaps_in_window
+from harness.metrics.throughput import concurrency, tokens_over_time
+from harness.metrics.window import NS_PER_S, Window
+from harness.records.reader import Run
+from harness.report.canvas import drawing, series_style, to_svg
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_MOST_POINTS = 400  # of one line: more cannot be seen at this size
+_WIDE_RANGE = 15  # between smallest and largest value, from which an axis is logarithmic
+_SHORTEST_GAP_MS = 0.01  # a logarithmic axis has no 0: gaps of events read at once stand here
+_MB = 1e6
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A drawn figure. name: of its data file and anchor. reading: how to read it. runs: positions drawn."""
+
+    name: str
+    title: str
+    reading: str
+    svg: str
+    data: pd.DataFrame
+    runs: list[int] = field(default_factory=list)
+
+
+def ttft_distribution(runs: Sequence[Run]) -> Figure | None:
+    """Share of requests whose first token had come by then."""
+
+    def values(run: Run) -> np.ndarray:
+        return latencies(_window(run).requests(run.requests))["ttft_ms"].dropna().to_numpy()
+
+    def decorate(axes: "Axes") -> None:
+        axes.set(xlabel="time to first token from schedule, ms", ylabel="share of requests", ylim=(0, 1.02))
+
+    return _distribution(
+        runs,
+        values,
+        decorate,
+        rising=True,
+        name="ttft",
+        title="Time to first token",
+        reading="How many of the requests had their first token by then. Further left is faster; "
+        "a long tail to the right means that some users wait much longer than most.",
+    )
+
+
+def token_gaps(runs: Sequence[Run]) -> Figure | None:
+    """Share of event gaps that are longer, both axes logarithmic."""
+
+    def values(run: Run) -> np.ndarray:
+        gaps = gaps_in_window(run.requests, run.events, _window(run))["gap_ms"].to_numpy()
+        return np.maximum(gaps, _SHORTEST_GAP_MS)
+
+    def decorate(axes: "Axes") -> None:
+        axes.set(xlabel="gap between events, ms", ylabel="share of longer gaps", yscale="log")
+        axes.set_yticks([1, 0.1, 0.01, 0.001], ["all", "1 in 10", "1 in 100", "1 in 1000"])
+        axes.set_yticks([], minor=True)
+        axes.set_ylim(7e-4, 1.3)
+
+    return _distribution(
+        runs,
+        values,
+        decorate,
+        rising=False,
+        name="gaps",
+        title="Gaps between tokens",
+        reading="How many gaps within an answer are longer than that. Where a line crosses “1 in 100” is the "
+        "p99 gap: the stutter a reader notices.",
+    )
+
+
+def load_over_time(runs: Sequence[Run]) -> Figure | None:
+    """Token rate and requests in flight since the window opened."""
+    drawn = [(position, run) for position, run in enumerate(runs) if len(run.events) and run.window]
+    if not drawn:
+        return None
+    figure, (upper, lower) = drawing(panels=2, height=3.9)
+    data = []
+    for position, run in drawn:
+        window = _window(run)
+        bins = int(np.clip(window.seconds * 4, 12, 60))
+        rates = tokens_over_time(run.events, window, bins)
+        flights = _thinned(concurrency(run.requests), 2 * _MOST_POINTS)
+        seconds, flight_seconds = _since(rates["ns"], window), _since(flights["ns"], window)
+        upper.plot(seconds + window.seconds / bins / 2, rates["tokens_per_s"], **series_style(position))
+        lower.step(flight_seconds, flights["requests"], where="post", **_thin(position))
+        data += [
+            pd.DataFrame({"run": run.id, "second": seconds, "tokens_per_s": rates["tokens_per_s"]}),
+            pd.DataFrame(
+                {"run": run.id, "second": flight_seconds, "requests_in_flight": flights["requests"]}
+            ),
+        ]
+    upper.set(ylabel="output tokens/s", ylim=(0, None), xlim=(0, None))
+    lower.set(ylabel="in flight", xlabel="seconds of the measured window", ylim=(0, None))
+    return Figure(
+        name="load",
+        title="Throughput and concurrency over time",
+        reading="Above, output tokens per second; below, requests in flight. A steady run is level; "
+        "its fall at the end is the last requests finishing alone.",
+        svg=to_svg(figure, "load"),
+        data=pd.concat(data, ignore_index=True),
+        runs=[position for position, _ in drawn],
+    )
+
+
+def memory_over_time(runs: Sequence[Run]) -> Figure | None:
+    """KV cache in use and the memory of the engine's processes since the window opened."""
+    with_kv, with_memory, data = [], [], []
+    for position, run in enumerate(runs):
+        if not run.window or run.telemetry.empty:
+            continue
+        window = _window(run)
+        rows = _thinned(run.telemetry[window.holds(run.telemetry["ns"])], _MOST_POINTS)
+        frame = pd.DataFrame({"run": run.id, "second": _since(rows["ns"], window)})
+        for name in (KV_USED_BYTES, KV_RESERVED_BYTES, "pss_bytes"):
+            frame[name] = column(rows, name)
+        if frame[KV_USED_BYTES].notna().any():
+            with_kv.append((position, frame))
+        if frame["pss_bytes"].notna().any():
+            with_memory.append((position, frame))
+        data.append(frame)
+    panels = [
+        (KV_USED_BYTES, "KV used, MB", with_kv),
+        ("pss_bytes", "engine memory, MB", with_memory),
+    ]
+    panels = [panel for panel in panels if panel[2]]
+    if not panels:
+        return None
+    figure, axes = drawing(panels=len(panels), height=1.5 + 1.2 * len(panels))
+    for panel, (name, label, frames) in zip(axes, panels, strict=True):
+        for position, frame in frames:
+            known = frame[frame[name].notna()]
+            panel.plot(known["second"], known[name] / _MB, **series_style(position))
+        panel.set(ylabel=label, ylim=(0, None), xlim=(0, None))
+    axes[-1].set_xlabel("seconds of the measured window")
+    missing = "" if with_kv else " None of these engines reports its KV cache."
+    return Figure(
+        name="memory",
+        title="Memory over time",
+        reading="Live entries of the KV cache as the engine reports them, and the memory of all its "
+        f"processes. The distance of the first from the pool it reserved is room for more requests.{missing}",
+        svg=to_svg(figure, "memory"),
+        data=pd.concat(data, ignore_index=True),
+        runs=sorted({position for _, _, frames in panels for position, _ in frames}),
+    )
+
+
+def _distribution(
+    runs: Sequence[Run],
+    values_of: Callable[[Run], np.ndarray],
+    decorate: Callable[["Axes"], None],
+    rising: bool,
+    **words: str,
+) -> Figure | None:
+    """One cumulative line a run: the share that is at most (rising) or more than (not rising) a value."""
+    lines = []
+    for position, run in enumerate(runs):
+        values = np.sort(values_of(run)) if run.window and len(run.requests) else np.array([])
+        if len(values):
+            lines.append((position, run, *_cumulative(values, rising)))
+    if not lines:
+        return None
+    figure, (axes,) = drawing()
+    low = min(values.min() for _, _, values, _ in lines)
+    high = max(values.max() for _, _, values, _ in lines)
+    if low > 0 and high / low > _WIDE_RANGE:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter("{x:g}")
+    for position, _, values, shares in lines:
+        axes.step(values, shares, where="post", **series_style(position))
+    decorate(axes)
+    frames = [pd.DataFrame({"run": run.id, "ms": v, "share": shares}) for _, run, v, shares in lines]
+    drawn = [position for position, *_ in lines]
+    data = pd.concat(frames, ignore_index=True)
+    return Figure(svg=to_svg(figure, words["name"]), data=data, runs=drawn, **words)
+
+
+def _cumulative(ordered: np.ndarray, rising: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Values and shares to draw, at most _MOST_POINTS of them, denser towards the end of the tail."""
+    n = len(ordered)
+    ranks = np.arange(n)
+    if n > _MOST_POINTS:
+        even = np.linspace(0, n - 1, _MOST_POINTS // 2)
+        tail = n - np.geomspace(1, n, _MOST_POINTS // 2)
+        ranks = np.unique(np.concatenate([even, tail]).astype(int))
+    shares = (ranks + 1) / n if rising else 1 - (ranks + 1) / n
+    values = ordered[ranks]
+    if rising:
+        return np.concatenate([values[:1], values]), np.concatenate([[0.0], shares])
+    kept = shares > 0  # nothing is longer than the longest: log 0
+    return np.concatenate([values[:1], values[kept]]), np.concatenate([[1.0], shares[kept]])
+
+
+def _window(run: Run) -> Window:
+    return Window.from_record(run.window)
+
+
+def _since(instants: pd.Series, window: Window) -> np.ndarray:
+    return (instants.to_numpy(dtype="int64") - window.start_ns) / NS_PER_S
+
+
+def _thinned(frame: pd.DataFrame, most: int) -> pd.DataFrame:
+    """Every n-th row, so that at most about `most` are left; the last is always among them."""
+    if len(frame) <= most:
+        return frame
+    return frame.iloc[np.unique(np.linspace(0, len(frame) - 1, most).astype(int))]
+
+
+def _thin(position: int) -> dict[str, Any]:
+    return series_style(position) | {"linewidth": 1.2}

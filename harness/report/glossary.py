@@ -1,0 +1,31 @@
+"""What the words of a report mean; docs/metrics.md says it at length."""
+
+GLOSSARY = (
+    ("TTFT from schedule", "What a user waits for the first token: from the instant the request was due."),
+    ("TTFT from send", "From the first byte sent to the first token: what most other tools call TTFT."),
+    (
+        "TPOT",
+        "Time per output token after the first: (last − first) / (tokens − 1), for answers of two or more.",
+    ),
+    ("ITL", "Gap between two consecutive events of an answer; its p99 is the stutter a reader notices."),
+    ("E2E", "From the instant a request was due to its last token."),
+    ("p50, p95, p99", "Half, 95 of 100, 99 of 100 values are at most this. p99 is blank below 100 values."),
+    (
+        "Output tokens/s",
+        "Tokens that arrived inside the measured window, of all requests together, per second.",
+    ),
+    ("Requests/s", "Successful requests that ended inside the measured window, per second."),
+    ("Measured window", "From the first measured request being due to the last end, or to the set duration."),
+    ("KV per request", "KV cache in use divided by running requests, averaged over samples."),
+    (
+        "Peak memory",
+        "Largest memory of the engine's whole process tree, shared pages divided among their users.",
+    ),
+    (
+        "Perplexity",
+        "How surprised the model is by a fixed text read through this KV cache; lower is better. "
+        "Compare it only between runs of the same model.",
+    ),
+    ("✗", "A failed check says that something other than the engine may have made this figure."),
+    ("–", "Not known, or too few values to say. It never stands for 0."),
+)

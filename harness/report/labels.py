@@ -1,0 +1,61 @@
+"""Names of runs in a report: engine and workload, and whatever else tells them apart."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from harness.records.reader import Run
+from harness.report.values import flatten, pick
+
+# Never part of a name: where results lie, and what only repeats a run.
+_NOT_TELLING = ("results_dir", "repeats", "backend.port")
+_LONGEST_VALUE = 40
+
+
+def labels(runs: Sequence[Run]) -> dict[str, str]:
+    """A label for each run id, all different: "openvino · chat", then options that differ, then a count."""
+    grouped: dict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        grouped[_base(run)].append(run)
+    result: dict[str, str] = {}
+    for base, members in grouped.items():
+        telling = differing_options(members)
+        names = [" · ".join([base, *_options(run, telling)]) for run in members]
+        for position, (run, name) in enumerate(zip(members, names, strict=True)):
+            repeated = names.count(name) > 1
+            result[run.id] = f"{name} · #{names[: position + 1].count(name)}" if repeated else name
+    return result
+
+
+def group_labels(runs: Sequence[Run]) -> dict[str, str]:
+    """Like `labels`, but repeats and seeds of the same options share one: what is compared, not how often."""
+    grouped: dict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        grouped[_base(run)].append(run)
+    return {
+        run.id: " · ".join([base, *_options(run, [o for o in differing_options(members) if o != "seed"])])
+        for base, members in grouped.items()
+        for run in members
+    }
+
+
+def differing_options(runs: Sequence[Run]) -> list[str]:
+    """Dotted keys of the configuration whose values are not the same in all runs, sorted."""
+    flat = [flatten(run.config) for run in runs]
+    keys = {key for config in flat for key in config}
+    different = [key for key in keys if len({repr(config.get(key)) for config in flat}) > 1]
+    return sorted(key for key in different if key not in _NOT_TELLING)
+
+
+def _base(run: Run) -> str:
+    backend, workload = pick(run.config, "backend.name"), pick(run.config, "workload.name")
+    return " · ".join(str(name) for name in (backend, workload) if name) or run.id
+
+
+def _options(run: Run, keys: list[str]) -> list[str]:
+    return [f"{key.rsplit('.', 1)[-1]}={_short(pick(run.config, key))}" for key in keys]
+
+
+def _short(value: Any) -> str:
+    text = "null" if value is None else str(value)
+    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"

@@ -1,0 +1,146 @@
+"""From runs to the page: everything the template shows, as plain values (which it escapes)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.metrics.latency import measured, succeeded
+from harness.records.reader import Run
+from harness.report.answer import answer, machine_of
+from harness.report.canvas import DASH_ARRAYS, PALETTE
+from harness.report.figures import Figure, load_over_time, memory_over_time, token_gaps, ttft_distribution
+from harness.report.glossary import GLOSSARY
+from harness.report.labels import differing_options, labels
+from harness.report.table import COLUMNS, Cell, cells, error_count, failed_checks
+from harness.report.timeline import timeline
+from harness.report.values import flatten, number, pick
+
+_SHOWN_ERRORS = 3  # of one kind in one run
+_UNKNOWN = "not known"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A run as the page shows it. series: position of its colour; dash: pattern of its line in a legend."""
+
+    run: Run
+    label: str
+    series: int
+    dash: str
+    cells: list[Cell]
+    errors: int | None
+    failed_checks: list[str]
+    notes: list[str]
+    timeline: Figure | None
+    config: list[tuple[str, str]]
+    fingerprint: list[tuple[str, str]]
+    launch: list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class CheckRow:
+    """One check over all runs. failed: (label, value against limit). unknown: (label, why)."""
+
+    title: str
+    advice: str
+    passed: int
+    failed: list[tuple[str, str]] = field(default_factory=list)
+    unknown: list[tuple[str, str]] = field(default_factory=list)
+
+
+def page(runs: Sequence[Run]) -> dict[str, Any]:
+    """What the template needs, by name."""
+    names = labels(runs)
+    rows = [_row(run, names[run.id], position) for position, run in enumerate(runs)]
+    figures = [draw(runs) for draw in (ttft_distribution, token_gaps, load_over_time, memory_over_time)]
+    return {
+        "title": f"{', '.join(dict.fromkeys(_workload(run) for run in runs))}: inference report",
+        "answer": answer(runs),
+        "rows": rows,
+        "columns": COLUMNS,
+        "figures": [figure for figure in figures if figure],
+        "errors": [error for row in rows for error in _errors(row)],
+        "checks": _checks(rows),
+        "differences": _differences(runs),
+        "glossary": GLOSSARY,
+        "started": min((run.started_at for run in runs), default=""),
+        "machines": list(dict.fromkeys(machine_of(run) for run in runs if run.fingerprint)),
+    }
+
+
+def _row(run: Run, label: str, position: int) -> Row:
+    return Row(
+        run=run,
+        label=label,
+        series=position % len(PALETTE),
+        dash=DASH_ARRAYS[position // len(PALETTE) % len(DASH_ARRAYS)],
+        cells=cells(run),
+        errors=error_count(run),
+        failed_checks=failed_checks(run),
+        notes=[str(note) for note in pick(run.fingerprint, "notes") or []],
+        timeline=timeline(run, f"timeline-{position + 1}", position),
+        config=_pairs(run.config),
+        fingerprint=_pairs(run.fingerprint),
+        launch=[(phase, " ".join(map(str, line))) for phase, line in run.launch.items() if line],
+    )
+
+
+def _errors(row: Row) -> list[dict[str, Any]]:
+    """Kinds of errors of one run, the most frequent first, each with the server's own words."""
+    if row.run.requests.empty:
+        return []
+    requests = measured(row.run.requests)
+    failed = requests[~succeeded(requests)]
+    result = []
+    for kind, count in failed["error"].fillna("unknown").value_counts().items():
+        words = failed.loc[failed["error"].fillna("unknown") == kind, "error_detail"].dropna().unique()
+        result.append(
+            {"label": row.label, "kind": kind, "count": count, "words": list(words[:_SHOWN_ERRORS])}
+        )
+    return result
+
+
+def _checks(rows: Sequence[Row]) -> list[CheckRow]:
+    """Checks by name over all runs: failed ones first, then those nobody could evaluate, then the passed."""
+    found: dict[str, CheckRow] = {}
+    for row in rows:
+        for entry in row.run.validity:
+            title = str(entry.get("title") or entry["check"])
+            check = found.get(entry["check"]) or CheckRow(title, str(entry.get("advice") or ""), 0)
+            if entry["ok"]:
+                check = CheckRow(check.title, check.advice, check.passed + 1, check.failed, check.unknown)
+            elif entry["ok"] is None:
+                check.unknown.append((row.label, str(entry.get("why") or _UNKNOWN)))
+            else:
+                check.failed.append((row.label, _against(entry)))
+            found[entry["check"]] = check
+    return sorted(found.values(), key=lambda check: (not check.failed, bool(check.passed)))
+
+
+def _against(entry: Mapping[str, Any]) -> str:
+    unit = str(entry.get("unit") or "")
+    return f"{number(entry.get('value'))} {unit} (limit {number(entry.get('limit'))})"
+
+
+def _differences(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
+    """Options that are not the same in all runs, with their distinct values in order of appearance."""
+    return [
+        (key, list(dict.fromkeys(_text(pick(run.config, key)) for run in runs)))
+        for key in differing_options(runs)
+    ]
+
+
+def _pairs(record: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(key, _text(value)) for key, value in flatten(record).items()]
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return str(value)
+
+
+def _workload(run: Run) -> str:
+    return str(pick(run.config, "workload.name") or run.id)

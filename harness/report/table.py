@@ -1,0 +1,79 @@
+"""The table of the runs: which figures it shows, and which of them a failed check spoils."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from harness.records.reader import Run
+from harness.report.values import MISSING, memory, number, pick
+
+Format = Callable[[float | None], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column. paths: keys of the summary, shown with a slash between them. unit: below the heading."""
+
+    heading: str
+    unit: str
+    paths: tuple[str, ...]
+    shown: Format = number
+
+
+COLUMNS = (
+    Column("TTFT from schedule", "ms, p50 / p95", ("ttft_ms.p50", "ttft_ms.p95")),
+    Column("TTFT from send", "ms, p50 / p95", ("ttft_from_send_ms.p50", "ttft_from_send_ms.p95")),
+    Column("TPOT", "ms, p50", ("tpot_ms.p50",)),
+    Column("ITL", "ms, p99", ("itl_ms.p99",)),
+    Column("Output", "tokens/s", ("output_tokens_per_s",)),
+    Column("Requests", "per s", ("requests_per_s",)),
+    Column("KV per request", "", ("memory.kv_per_request_bytes",), memory),
+    Column("Peak memory", "engine", ("memory.peak_process_bytes",), memory),
+    Column("Perplexity", "", ("quality.perplexity",)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What is shown, and the titles of the failed checks that spoil it."""
+
+    heading: str
+    unit: str
+    text: str
+    spoilt_by: tuple[str, ...]
+
+
+def cells(run: Run) -> list[Cell]:
+    """One for each of COLUMNS."""
+    result = []
+    for column in COLUMNS:
+        values = [pick(run.summary, path) for path in column.paths]
+        known = any(value is not None for value in values)
+        text = " / ".join(column.shown(value) for value in values) if known else MISSING
+        spoilt = spoiling(run, column.paths) if known else ()
+        result.append(Cell(column.heading, column.unit, text, spoilt))
+    return result
+
+
+def spoiling(run: Run, paths: Sequence[str]) -> tuple[str, ...]:
+    """Titles of failed checks that spoil any of these summary keys (spoiling `a` spoils `a.b` too)."""
+    return tuple(
+        _title(check)
+        for check in run.validity
+        if check["ok"] is False
+        and any(path == key or path.startswith(f"{key}.") for path in paths for key in check["spoils"])
+    )
+
+
+def failed_checks(run: Run) -> list[str]:
+    """Titles of the checks that failed."""
+    return [_title(check) for check in run.validity if check["ok"] is False]
+
+
+def error_count(run: Run) -> int | None:
+    """Requests that failed, None where nothing was measured."""
+    errors = pick(run.summary, "requests.errors")
+    return None if errors is None else sum(errors.values())
+
+
+def _title(check: dict[str, object]) -> str:
+    return str(check.get("title") or check["check"])

@@ -1,0 +1,74 @@
+"""The end of a command on a terminal: a short table with spreads, and one sentence."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from harness.records.reader import Run
+from harness.report.answer import one_sentence
+from harness.report.labels import labels
+from harness.report.table import error_count, failed_checks, spoiling
+from harness.report.values import number, pick
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+__all__ = ["one_sentence", "summary_table"]
+
+_COLUMNS = (("TTFT ms\np50–p95", "ttft_ms"), ("TPOT ms\np50–p95", "tpot_ms"))
+
+
+def summary_table(runs: Sequence[Run]) -> "Table":
+    """A row a run, fit for 80 columns: latencies with their spread, rate, errors, what spoils them (✗).
+
+    Readable without colour; text of records is never taken for markup.
+    """
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    table.add_column("run", overflow="fold", ratio=1)
+    for heading, _ in _COLUMNS:
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("tokens/s", justify="right", no_wrap=True)
+    table.add_column("errors", justify="right", no_wrap=True)
+    table.add_column("checks", overflow="fold", max_width=16)
+    names = labels(runs)
+    for run in runs:
+        if run.status == "failed":
+            table.add_row(Text(names[run.id]), "–", "–", "–", "–", Text("failed", style="red"))
+            continue
+        figures = [_figure(run, _spread(run, key), key) for _, key in _COLUMNS]
+        rate = _figure(run, number(pick(run.summary, "output_tokens_per_s")), "output_tokens_per_s")
+        errors = error_count(run)
+        table.add_row(
+            Text(names[run.id]),
+            *figures,
+            rate,
+            Text(str(errors), style="red" if errors else ""),
+            _checks(run),
+        )
+    return table
+
+
+def _spread(run: Run, key: str) -> str:
+    middle, late = pick(run.summary, f"{key}.p50"), pick(run.summary, f"{key}.p95")
+    return "–" if middle is None else f"{number(middle)}–{number(late)}"
+
+
+def _figure(run: Run, text: str, key: str) -> "Text":
+    from rich.text import Text
+
+    return Text(f"{text} ✗", style="red") if spoiling(run, [key]) else Text(text)
+
+
+def _checks(run: Run) -> "Text":
+    from rich.text import Text
+
+    failed = failed_checks(run)
+    prefix = "partial, " if run.status == "partial" else ""
+    if not failed:
+        return Text(f"{prefix}ok")
+    names = [str(check["check"]) for check in run.validity if check["ok"] is False]
+    return Text(f"{prefix}✗ {', '.join(names)}", style="red")

@@ -1,0 +1,64 @@
+"""Numbers as people read them: three significant digits, one unit, a dash for what is not known."""
+
+from collections.abc import Mapping
+from typing import Any
+
+MISSING = "–"
+_BYTE_UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+
+
+def number(value: float | None) -> str:
+    """1234.5 → 1,234; 12.345 → 12.3; 0.01234 → 0.0123."""
+    if value is None or value != value:
+        return MISSING
+    if value == 0:
+        return "0"
+    size = abs(value)
+    if size >= 99.95:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if size >= 9.995 else f"{value:.2f}" if size >= 0.995 else f"{value:.3g}"
+
+
+def duration(milliseconds: float | None) -> str:
+    """A length of time with its unit: 80.0 ms, 1.24 s."""
+    if milliseconds is None:
+        return MISSING
+    return f"{number(milliseconds)} ms" if milliseconds < 1000 else f"{number(milliseconds / 1000)} s"
+
+
+def memory(count: float | None) -> str:
+    """Bytes in decimal units: 6.91 MB."""
+    if count is None:
+        return MISSING
+    for size, unit in _BYTE_UNITS:
+        if count >= size:
+            return f"{number(count / size)} {unit}"
+    return f"{number(count)} B"
+
+
+def pick(record: Mapping[str, Any], path: str) -> Any:
+    """The value at a dotted path, None where any step of it is missing."""
+    value: Any = record
+    for step in path.split("."):
+        if not isinstance(value, Mapping) or step not in value:
+            return None
+        value = value[step]
+    return value
+
+
+def flatten(record: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested keys as dotted paths, in order; lists and empty mappings stay as they are."""
+    flat: dict[str, Any] = {}
+    for key, value in record.items():
+        if isinstance(value, Mapping) and value:
+            flat.update(flatten(value, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def listed(words: list[str]) -> str:
+    """a; a and b; a, b and c."""
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} and {words[-1]}"
