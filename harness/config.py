@@ -12,13 +12,13 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue
 
 from backends.base import EngineOptions
-from backends.registry import backend_options
+from backends.endpoint import EndpointOptions
+from backends.openvino.adapter import OpenVinoOptions
 from harness.core.errors import UsageError
 from harness.core.model_store import ModelSource
 from harness.load.options import LoadOptions
 from harness.metrics.slo import SloOptions
-from workloads.options import WorkloadOptions
-from workloads.registry import workload_options
+from workloads.options import ChatOptions, FileOptions, RagOptions, SummarizationOptions, WorkloadOptions
 
 
 @dataclass
@@ -93,22 +93,30 @@ class RootSchema(Config):
     experiment: Any = None
 
 
+# Which dataclass types which choice: SCHEMAS[group][name] is what /schema/GROUP@_here_: NAME means in conf/.
+SCHEMAS: dict[str, dict[str, type]] = {
+    "backend": {"endpoint": EndpointOptions, "openvino": OpenVinoOptions},
+    "workload": {
+        "chat": ChatOptions,
+        "file": FileOptions,
+        "rag": RagOptions,
+        "summarization": SummarizationOptions,
+    },
+    "load": {"options": LoadOptions},
+    "model": {"options": ModelOptions},
+    "quality": {"options": QualityOptions},
+    "slo": {"options": SloOptions},
+    "hardware": {"options": HardwareOptions},
+}
+
+
 def register_schemas() -> None:
-    """Tell Hydra the types; conf/ files refer to them as /schema/GROUP@_here_: NAME."""
+    """Tell Hydra the types of SCHEMAS and of the root."""
     store = ConfigStore.instance()
     store.store(group="schema", name="root", node=RootSchema)
-    for group, options in (
-        ("load", LoadOptions),
-        ("model", ModelOptions),
-        ("quality", QualityOptions),
-        ("slo", SloOptions),
-        ("hardware", HardwareOptions),
-    ):
-        store.store(group=f"schema/{group}", name="options", node=options)
-    for name, backend in backend_options().items():
-        store.store(group="schema/backend", name=name, node=backend)
-    for name, workload in workload_options().items():
-        store.store(group="schema/workload", name=name, node=workload)
+    for group, choices in SCHEMAS.items():
+        for name, options in choices.items():
+            store.store(group=f"schema/{group}", name=name, node=options)
 
 
 def typed(composed: DictConfig) -> Config:

@@ -19,10 +19,13 @@ from harness.cores import CoreShares
 from harness.fingerprint import fingerprint
 from harness.metrics.cost import cost_summary
 from harness.metrics.summary import summarise
-from harness.metrics.window import Window, measured_window
+from harness.metrics.window import NS_PER_S, Window
 from harness.records.ids import new_run_id
 from harness.records.writer import RunWriter
-from harness.validity import RunContext, evaluate
+from harness.telemetry.sampler import Sampler
+from harness.validity.check import Evidence
+from harness.validity.prefixes import shareable_tokens
+from harness.validity.registry import evaluate
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,23 +62,25 @@ def build_record(
     summary: dict[str, Any] = {}
     validity: list[dict[str, Any]] = []
     window = _window(config, measurement)
-    if measurement is not None and window is not None and requests is not None and events is not None:
-        frame = telemetry if telemetry is not None else pd.DataFrame({"ns": pd.Series(dtype="int64")})
+    if measurement and window and requests is not None and events is not None:
+        frame = telemetry if telemetry is not None else Sampler([]).frame()
         summary = summarise(requests, events, frame, window, config.slo)
         summary["quality"] = findings.quality
         summary["cost"] = cost_summary(summary, config.hardware.price_per_hour, config.hardware.currency)
-        validity = evaluate(
-            RunContext(
-                requests=requests,
-                events=events,
-                telemetry=frame,
-                window=window,
-                load=config.load,
-                client=measurement.client,
-                prefix_cache=config.backend.prefix_cache,
-                engine_alive=findings.engine_alive,
-            )
+        open_loop = config.load.rate is not None
+        evidence = Evidence(
+            requests=requests,
+            events=events,
+            telemetry=frame,
+            window=window,
+            open_loop=open_loop,
+            offered_per_s=_offered_per_s(prepared) if open_loop else None,
+            client_cpu_share=measurement.client.get("cpu_share"),
+            event_loop_lag_ms=measurement.client.get("lag_p99_ms"),
+            engine_alive=findings.engine_alive,
+            shareable_prompt_tokens=shareable_tokens(_sent_prompts(prepared, measurement)),
         )
+        validity = evaluate(evidence)
     return {
         "reason": str(error) if error else None,
         "started_at": started_at.isoformat(),
@@ -101,11 +106,31 @@ def tables(findings: Findings) -> tuple[pd.DataFrame | None, pd.DataFrame | None
 
 
 def _window(config: Config, measurement: Measurement | None) -> Window | None:
-    if measurement is None:
+    if measurement is None or measurement.window_end_ns <= measurement.window_start_ns:
         return None
-    by_time = config.load.duration_s if measurement.closed_by_time else None
-    closed = config.load.name == "closed"
-    return measured_window(measurement.requests, by_time, config.load.concurrency if closed else None)
+    seconds = (measurement.window_end_ns - measurement.window_start_ns) / NS_PER_S
+    by_time = config.load.duration_s is not None and seconds >= config.load.duration_s
+    return Window(
+        measurement.window_start_ns,
+        measurement.window_end_ns,
+        "time" if by_time else "count",
+        config.load.concurrency if config.load.rate is None else None,
+    )
+
+
+def _offered_per_s(prepared: Prepared) -> float | None:
+    """Requests per second that the arrival process asks for: sessions per second × requests per session."""
+    rate = prepared.config.load.rate
+    if rate is None:
+        return None
+    sessions = sum(1 for _ in prepared.plan.sessions())
+    return rate * len(prepared.plan.requests) / sessions
+
+
+def _sent_prompts(prepared: Prepared, measurement: Measurement) -> list[tuple[int, ...]]:
+    """Prompts of the measured requests that were really sent, in the plan's order."""
+    sent = set(measurement.requests.loc[measurement.requests["sent_ns"].notna(), "index"])
+    return [request.prompt_ids for request in prepared.plan.requests if request.index in sent]
 
 
 def record_failure(config: Config, error: Exception, sweep: str) -> str | None:

@@ -12,6 +12,7 @@ from backends.registry import make_backend
 from harness.client import ClientJob, Measurement, Progress, measure
 from harness.config import Config
 from harness.core.errors import EngineError, HarnessError
+from harness.core.metric_names import KV_USED_BYTES
 from harness.core.model_store import resolve
 from harness.core.requests import PlannedRequest
 from harness.cores import available_cores, share_cores
@@ -181,10 +182,12 @@ def _reporter(show: Callable[[int, str], None], sampler: Sampler | None) -> Call
     """Turns the client's counters into the live line."""
 
     def report(progress: Progress) -> None:
-        parts = [f"{progress.in_flight} in flight", f"{progress.tokens_per_s:.0f} tokens/s"]
+        parts = [f"{progress.in_flight} in flight"]
+        if progress.elapsed_s > 0:
+            parts.append(f"{progress.chunks / progress.elapsed_s:.0f} events/s")
         if progress.errors:
             parts.append(f"{progress.errors} errors")
-        kv = sampler.latest("kv_used_bytes") if sampler else None
+        kv = sampler.latest(KV_USED_BYTES) if sampler else None
         if kv is not None:
             parts.append(f"KV {kv / 1e6:.0f} MB")
         show(progress.finished, ", ".join(parts))

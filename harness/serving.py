@@ -1,6 +1,6 @@
 """An engine that answers for as long as a `with` block lasts, whoever runs it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +31,7 @@ def serve(
     model: ModelFiles,
     cores: CoreShares,
     log: Path,
-    starting: AbstractContextManager[Callable[[str], None]],
+    starting: AbstractContextManager[object],
 ) -> Iterator[Server]:
     """Start the engine if it is ours to start, wait until it answers a token, end it whatever happens.
 
@@ -39,11 +39,11 @@ def serve(
     where it does not come up.
     """
     options = backend.options
-    port = options.port or free_port()
+    port = free_port(options.port if options.base_url is None else None)
     spec = backend.launch(model, port, options.threads or cores.engine_threads())
     endpoint = backend.endpoint(model, port)
     with ExitStack() as engine:
         process = engine.enter_context(EngineProcess.start(spec, log, cores.engine)) if spec else None
-        with starting as detail:
-            wait_ready(endpoint, backend, process, options.start_timeout_s, detail)
+        with starting:
+            wait_ready(endpoint, backend, process, options.start_timeout_s)
         yield Server(endpoint, process, spec.argv if spec else ())

@@ -4,7 +4,7 @@ import difflib
 import re
 from collections.abc import Iterator
 
-from hydra.errors import HydraException
+from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
@@ -25,12 +25,13 @@ def explain(error: Exception, arguments: list[str]) -> UsageError:
     """The error a person can act on; `error` is what Hydra or OmegaConf raised while composing `arguments`."""
     if not isinstance(error, HydraException | OmegaConfBaseException):
         raise error
+    if isinstance(error, OverrideParseException):
+        return UsageError(_malformed(error.override))
     text = str(error)
     for pattern, explanation in (
         (r"Could not override '([^']+)'", _unknown_key),
         (r"Could not find '([^']+)'", _unknown_choice),
         (r"Key '([^']+)' (?:is )?not in", _unknown_key),
-        (r"Error parsing override '(.*)'", _malformed),
         (r"Error merging override (\S+)", _wrong_type(error)),
     ):
         if match := re.search(pattern, text):

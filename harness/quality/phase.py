@@ -1,19 +1,23 @@
 """The quality phase: which text, through which server, and what is said where an engine has no route."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from backends.base import Backend, Endpoint
+from backends.http_calls import Unreachable, post_json, server_words
 from harness.config import QualityOptions
-from harness.control import post_json
-from harness.core.errors import UsageError
+from harness.core.errors import EndpointError, UsageError
 from harness.core.tokenizer import Tokenizer
 from harness.quality.perplexity import perplexity
-from workloads.corpus import python_documentation
+from workloads.corpus import read_corpus
+from workloads.options import CorpusOptions
 
 _WINDOW_TIMEOUT_S = 300.0
+_PYTHON_DOCUMENTATION = CorpusOptions(
+    name="pydoc", path=None, column="", dataset=None, subset=None, split="", revision=None, max_characters=10**9
+)
 _CHOICES = ("none", "perplexity")
 
 
@@ -69,21 +73,8 @@ def measure_quality(
     if len(ids) < 2:
         raise UsageError("quality.text holds fewer than two tokens.")
 
-    def log_probs(window: Any) -> list[float | None]:
-        body = {
-            "model": endpoint.model_name,
-            "prompt": list(window),
-            "echo": True,
-            "logprobs": 1,
-            "max_tokens": 1,
-            "temperature": 0,
-        }
-        answer = post_json(endpoint, "/v1/completions", body, _WINDOW_TIMEOUT_S)
-        try:
-            values: list[float | None] = answer["choices"][0]["logprobs"]["token_logprobs"]
-        except (KeyError, IndexError, TypeError):
-            return []
-        return values
+    def log_probs(window: Sequence[int]) -> list[float | None]:
+        return _echoed_log_probs(endpoint, window)
 
     result = perplexity(ids, options.window, options.stride, log_probs, tokenizer, on_window)
     result["chunk"] = options.chunk if options.chunk is not None else backend.options.prefill_chunk
@@ -92,7 +83,31 @@ def measure_quality(
     return result
 
 
+def _echoed_log_probs(endpoint: Endpoint, ids: Sequence[int]) -> list[float | None]:
+    """log p of each prompt token by `echo` and `logprobs`; one token is generated, as not every server takes 0."""
+    body = {
+        "model": endpoint.model_name,
+        "prompt": list(ids),
+        "echo": True,
+        "logprobs": 1,
+        "max_tokens": 1,
+        "temperature": 0,
+    }
+    try:
+        reply = post_json(endpoint.base_url + "/v1/completions", body, endpoint.headers, _WINDOW_TIMEOUT_S)
+    except Unreachable as error:
+        raise EndpointError(f"The server stopped answering while perplexity was measured ({error}).") from error
+    if reply.status != 200:
+        raise EndpointError(f"The server refuses prompt log-probabilities: HTTP {reply.status}, {server_words(reply)}")
+    try:
+        values: list[float | None] = reply.json()["choices"][0]["logprobs"]["token_logprobs"]
+    except (KeyError, IndexError, TypeError):
+        return []  # told as incomplete by the caller, which knows how many were due
+    return values
+
+
 def _text(options: QualityOptions) -> str:
-    if options.text is None:
-        return "\n\n".join(document.text for document in python_documentation().documents)
-    return Path(options.text).expanduser().read_text(encoding="utf-8", errors="replace")
+    if options.text is not None:
+        return Path(options.text).expanduser().read_text(encoding="utf-8", errors="replace")
+    documents = read_corpus(_PYTHON_DOCUMENTATION).documents
+    return "\n\n".join(document.text for document in documents)

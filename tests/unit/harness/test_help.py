@@ -1,0 +1,45 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.help import GROUPS, choices_of, main_help
+
+CONF = Path(__file__).parents[3] / "conf"
+
+
+def test_every_group_and_choice_is_explained():
+    text = main_help()
+    for group in GROUPS:
+        assert f"  {group}: " in text
+        names = {path.stem for path in (CONF / group).glob("*.yaml")}
+        assert names == set(choices_of(group))
+        for name, meaning in choices_of(group).items():
+            assert len(meaning) > 10, f"conf/{group}/{name}.yaml does not begin with what it means"
+            assert f"    {name}" in text
+    assert "hydra/launcher" in text
+
+
+def test_no_group_of_conf_is_left_out():
+    folders = {path.name for path in CONF.iterdir() if any(path.glob("*.yaml"))}
+    assert folders == set(GROUPS)
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 200])
+def test_help_fits_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    too_wide = [line for line in main_help().splitlines() if len(line) > max(columns, 40)]
+    # A single word (a URL, a key) may be wider than a very narrow terminal; prose may not.
+    assert all(" " not in line.strip() for line in too_wide)
+
+
+def test_help_imports_nothing_heavy():
+    probe = (
+        "import sys; from harness.__main__ import main; main(['--help']);"
+        "heavy = {'hydra', 'omegaconf', 'pandas', 'numpy', 'matplotlib', 'aiohttp', 'rich'} & set(sys.modules);"
+        "sys.exit(f'imported: {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "usage: python -m harness" in done.stdout

@@ -1,0 +1,79 @@
+"""What the command line says to wrong input: composed by the real Hydra, explained in one sentence."""
+
+import pytest
+from hydra import compose, initialize_config_module
+
+from harness.app import flags_first
+from harness.config import register_schemas, typed
+from harness.core.errors import UsageError
+from harness.usage_errors import explain
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _hydra():
+    register_schemas()
+    with initialize_config_module("conf", version_base="1.3"):
+        yield
+
+
+def explained(*overrides: str) -> str:
+    with pytest.raises(Exception) as raised:  # noqa: PT011 - Hydra raises a wide family; `explain` sorts it
+        typed(compose("config", overrides=list(overrides)))
+    if isinstance(raised.value, UsageError):
+        return str(raised.value)
+    return str(explain(raised.value, list(overrides)))
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("load.concurency=4", ["no key load.concurency", "Did you mean load.concurrency?"]),
+        ("backend.kv_dtyp=f16", ["Did you mean backend.kv_dtype?"]),
+        ("workload.corpus.pth=x", ["workload.corpus.pth", "Did you mean workload.corpus.path?"]),
+        ("sed=1", ["no key sed", "Did you mean seed?"]),
+        ("zzz=1", ["no key zzz", "seed"]),
+        ("workload=rga", ["workload=rga", "Did you mean workload=rag?", "chat", "summarization"]),
+        ("backend=nothing-like-it", ["Choices: ", "openvino", "endpoint"]),
+        ("experiment=defalt", ["Did you mean experiment=default?"]),
+        ("load.concurrency=many", ["load.concurrency=many", "a whole number"]),
+        ("load.rate=fast", ["load.rate=fast", "a number"]),
+        ("backend.prefix_cache=perhaps", ["backend.prefix_cache=perhaps", "true or false"]),
+        ("seed=1.5", ["seed=1.5", "a whole number"]),
+        ("repeats=0", ["repeats=0", "at least 1"]),
+        ("seed=-1", ["seed=-1", "at least 0"]),
+        ("rag", ["'rag'", "KEY=VALUE"]),
+        ("results_dir=[", ["cannot be read"]),
+    ],
+)
+def test_wrong_input_is_one_sentence_with_a_way_out(override: str, words: list[str]):
+    message = explained(override)
+    for word in words:
+        assert word in message
+    assert "\n" not in message
+
+
+def test_an_error_that_is_not_the_users_is_not_explained_away():
+    with pytest.raises(ZeroDivisionError):
+        explain(ZeroDivisionError(), [])
+
+
+def test_overrides_may_stand_before_flags():
+    assert flags_first(["experiment=default", "-m", "seed=1,2"]) == ["-m", "experiment=default", "seed=1,2"]
+    assert flags_first(["rag"]) == ["rag"]
+    assert flags_first([]) == []
+
+
+@pytest.mark.parametrize("workload", ["chat", "rag", "summarization", "file"])
+@pytest.mark.parametrize("backend", ["openvino", "endpoint"])
+def test_every_choice_composes_to_typed_options(workload: str, backend: str):
+    config = typed(compose("config", overrides=[f"workload={workload}", f"backend={backend}"]))
+    assert config.workload.name == workload
+    assert config.backend.name == backend
+    assert isinstance(config.load.concurrency, int)
+
+
+@pytest.mark.parametrize("load", ["closed", "constant", "poisson"])
+@pytest.mark.parametrize("quality", ["none", "perplexity"])
+def test_every_load_and_quality_composes(load: str, quality: str):
+    config = typed(compose("config", overrides=[f"load={load}", f"quality={quality}", "slo=interactive"]))
+    assert (config.load.name, config.quality.name, config.slo.name) == (load, quality, "interactive")
