@@ -33,7 +33,7 @@ class Outcome:
     error: str | None = None
     detail: str | None = None
     finish_reason: str | None = None
-    done: bool = False
+    done_ns: int | None = None  # arrival of [DONE]
     usage: dict[str, Any] | None = None
     unexpected: int = 0
     unexpected_sample: str | None = None
@@ -92,9 +92,8 @@ def _take(outcome: Outcome, chunk: Chunk, ns: int, read: int) -> None:
         outcome.usage = chunk.usage
     if chunk.finish_reason is not None:
         outcome.finish_reason = chunk.finish_reason
-    if chunk.done and not outcome.done:
-        outcome.done = True
-        outcome.end_ns = ns
+    if chunk.done and outcome.done_ns is None:
+        outcome.done_ns = ns
     if chunk.carries_tokens:
         stated = _count(chunk.usage, "completion_tokens")
         outcome.events.append(TextEvent(ns, read, chunk.text, chunk.ids, stated))
@@ -108,7 +107,8 @@ def _judge(outcome: Outcome, stream_error: str | None) -> tuple[str, str] | None
     if stream_error is not None:
         return "stream_error", stream_error
     if raw.failure is not None:
-        if outcome.done and outcome.finish_reason is not None:
+        if outcome.done_ns is not None and outcome.finish_reason is not None:
+            outcome.end_ns = outcome.done_ns
             return None  # all was said; only the connection ended badly
         kind, detail = raw.failure
         if kind == "timeout_token":
@@ -116,7 +116,7 @@ def _judge(outcome: Outcome, stream_error: str | None) -> tuple[str, str] | None
         return kind, detail
     if not _is_event_stream(raw):
         return _no_stream(raw)
-    if outcome.finish_reason is None and not outcome.done:
+    if outcome.finish_reason is None and outcome.done_ns is None:
         return "truncated", "The stream ended without a finish reason and without [DONE]."
     if not outcome.events and outcome.finish_reason is None:
         return "empty", "The stream held neither a token nor a finish reason."
