@@ -18,28 +18,41 @@ GROUPS = {
     "hardware": "how this machine is used, and its price",
 }
 # hydra/launcher belongs to Hydra: `basic` runs jobs one after another; its plugins add more.
-_LAUNCHER = ("hydra/launcher", "where the jobs of a sweep run", {"basic": "One after another, on this machine"})
+_LAUNCHER = (
+    "hydra/launcher",
+    "where the jobs of a sweep run",
+    {"basic": "One after another, on this machine"},
+)
 
 _INTRO = """\
-Measures how an engine serves a language model under a real workload: TTFT, throughput, KV memory and quality,
-written as records and as an HTML report.
+Measures how an engine serves a language model under a real workload: TTFT,
+throughput, KV memory and quality, as records and as an HTML report.
 
 usage: python -m harness [KEY=VALUE ...] [-m KEY=A,B ...]
 
-  python -m harness                                  chat, rag and summarization on the embedded engine
-  python -m harness workload=rag load.concurrency=8  one run
-  python -m harness -m backend.kv_dtype=f16,int8     a sweep: one run for each value
-  python -m harness backend=endpoint backend.base_url=http://127.0.0.1:8000
-  python -m harness.report 'runs=[ID,ID]'            a report from recorded runs
+python -m harness
+    chat, RAG and summarization on the embedded engine
+python -m harness workload=rag load.concurrency=8
+    one run
+python -m harness -m backend.kv_dtype=f16,int8
+    a sweep: one run for each value
+python -m harness backend=endpoint backend.base_url=http://127.0.0.1:8000
+    a server that runs already
+python -m harness.report 'runs=[ID,ID]'
+    a report from recorded runs
 
 Choices (GROUP=CHOICE; any key below one is set as GROUP.KEY=VALUE):
 """
 _OUTRO = """
-Often set: seed, repeats, results_dir, backend.kv_dtype, backend.context_length, backend.max_running,
-  backend.prefix_cache, backend.threads, workload.prompt_tokens, workload.output_tokens, workload.requests,
-  load.concurrency, load.rate, load.requests, load.duration_s, load.warmup
-Everything that would be used, without running it: python -m harness --cfg job
-Exit codes: 0 done, 1 something failed (what was measured is kept), 2 wrong usage (nothing started), 130 interrupted
+Often set:
+    seed repeats results_dir
+    backend.kv_dtype backend.context_length backend.max_running
+    backend.prefix_cache backend.threads
+    workload.prompt_tokens workload.output_tokens workload.requests
+    load.concurrency load.rate load.requests load.duration_s load.warmup
+All values that would be used, without running: python -m harness --cfg job
+Exit codes: 0 done, 1 something failed (what was measured is kept),
+    2 wrong usage (nothing was started), 130 interrupted
 """
 
 
@@ -61,12 +74,11 @@ def main_help() -> str:
     blocks = [_reflow(_INTRO, width)]
     groups = [(name, meaning, choices_of(name)) for name, meaning in GROUPS.items()]
     for name, meaning, choices in [*groups, _LAUNCHER]:
-        blocks.append(f"  {name}: {meaning}")
+        blocks.append(_reflow(f"  {name}: {meaning}", width))
         for choice, text in choices.items():
-            label = f"    {choice:<16} "
-            blocks.append(
-                textwrap.fill(text, width, initial_indent=label, subsequent_indent=" " * min(len(label), 8))
-            )
+            label = f"    {choice:<14} "
+            hanging = " " * (len(label) if width >= 70 else 8)
+            blocks.append(textwrap.fill(text, width, initial_indent=label, subsequent_indent=hanging))
     blocks.append(_reflow(_OUTRO, width))
     return "\n".join(blocks)
 

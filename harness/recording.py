@@ -86,7 +86,9 @@ def build_record(
         "started_at": started_at.isoformat(),
         "sweep": sweep,
         "config": dataclasses.asdict(config),
-        "fingerprint": fingerprint(prepared.plan, prepared.model, prepared.backend.versions(), prepared.cores),
+        "fingerprint": fingerprint(
+            prepared.plan, prepared.model, prepared.backend.versions(), prepared.cores
+        ),
         "summary": summary,
         "validity": validity,
         "launch": findings.launch,
@@ -142,7 +144,9 @@ def record_failure(config: Config, error: Exception, sweep: str) -> str | None:
         "config": dataclasses.asdict(config),
     }
     try:
-        with RunWriter(Path(config.results_dir), new_run_id(config.backend.name, config.workload.name)) as writer:
+        with RunWriter(
+            Path(config.results_dir), new_run_id(config.backend.name, config.workload.name)
+        ) as writer:
             writer.finish("failed", record)
             return writer.run_id
     except RecordError:

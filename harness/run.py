@@ -66,7 +66,8 @@ def execute(prepared: Prepared, screen: Screen, sweep: str | None) -> Outcome:
     config = prepared.config
     started_at = datetime.now(UTC)
     findings = Findings()
-    status, error, interrupted = "complete", None, False
+    status, interrupted = "complete", False
+    error: Exception | None = None
     with RunWriter(Path(config.results_dir), new_run_id(config.backend.name, config.workload.name)) as writer:
         try:
             speed_and_quality(prepared, findings, writer, screen)
@@ -77,7 +78,9 @@ def execute(prepared: Prepared, screen: Screen, sweep: str | None) -> Outcome:
         if error is None and findings.measurement is not None:
             error = _all_failed(findings.measurement)
         if error is not None or (findings.measurement is not None and findings.measurement.stopped_early):
-            status = "partial" if findings.measurement is not None and _any_ok(findings.measurement) else "failed"
+            status = (
+                "partial" if findings.measurement is not None and _any_ok(findings.measurement) else "failed"
+            )
         with screen.phase("Writing the record"):
             record = build_record(prepared, findings, started_at, error, sweep)
             writer.finish(status, record, *tables(findings))
@@ -150,7 +153,7 @@ def _client_job(
     config, abilities = prepared.config, prepared.backend.capabilities()
     return ClientJob(
         endpoint=server.endpoint,
-        api=config.backend.api,
+        api="chat" if config.backend.api == "chat" else "completions",
         requests=requests,
         phase=phase,
         extras=prepared.backend.request_extras(),

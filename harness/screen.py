@@ -82,11 +82,7 @@ class Screen:
     def measuring(self, title: str, total: int | None) -> Iterator[Callable[[int, str], None]]:
         """The bar while the clock runs. Yields a function of (finished requests, live figures as text)."""
         started = time.monotonic()
-        if self.live:
-            update = self._live_bar(title, total)
-        else:
-            update = self._plain_lines(title, total)
-        with update as show:
+        with self._live_bar(title, total) if self.live else self._plain_lines(title, total) as show:
             yield show
         mark = "✓ " if self.live else ""
         self.say(f"  {mark}{title} ({time.monotonic() - started:.1f} s)")

@@ -76,7 +76,9 @@ class Session:
             where = f"The traceback is in {log}."
         except OSError:
             where = lines
-        self.screen.error(f"{type(error).__name__}: {error}. This is a fault of the harness; please report it. {where}")
+        self.screen.error(
+            f"{type(error).__name__}: {error}. This is a fault of the harness; please report it. {where}"
+        )
 
     def finish(self) -> int:
         """Report what was recorded; returns the exit code."""
@@ -84,13 +86,19 @@ class Session:
         if recorded:
             self._report(recorded)
         if self.interrupted:
-            rest = f" {self.skipped} more {'run was' if self.skipped == 1 else 'runs were'} not started." if self.skipped else ""
+            rest = (
+                f" {self.skipped} more {'run was' if self.skipped == 1 else 'runs were'} not started."
+                if self.skipped
+                else ""
+            )
             self.screen.warn(f"Interrupted: what was measured is kept and marked partial.{rest}")
             return INTERRUPTED
         failed = [outcome for outcome in self.outcomes if outcome.status != "complete"]
         if not failed:
             return 0
-        if all(isinstance(outcome.error, UsageError) for outcome in failed) and len(failed) == len(self.outcomes):
+        if all(isinstance(outcome.error, UsageError) for outcome in failed) and len(failed) == len(
+            self.outcomes
+        ):
             return UsageError.exit_code
         return HarnessError.exit_code
 

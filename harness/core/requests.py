@@ -73,7 +73,8 @@ class PlannedRequest:
         record["messages"] = tuple(record["messages"])
         record["expected"] = tuple(record["expected"])
         record["segments"] = tuple(
-            AnswerOf(part["answer_of"]) if isinstance(part, dict) else tuple(part) for part in record["segments"]
+            AnswerOf(part["answer_of"]) if isinstance(part, dict) else tuple(part)
+            for part in record["segments"]
         )
         return cls(**record)
 

@@ -70,7 +70,9 @@ def perplexity(
         on_window(done, len(plan))
         values = log_probs(ids[part.start : part.end])
         scored = values[part.scored_from - part.start : part.end - part.start]
-        if len(scored) != part.end - part.scored_from or any(v is None or not math.isfinite(v) for v in scored):
+        if len(scored) != part.end - part.scored_from or any(
+            v is None or not math.isfinite(v) for v in scored
+        ):
             raise EndpointError(
                 "The server's prompt log-probabilities are incomplete (one finite number per prompt token is needed)."
             )

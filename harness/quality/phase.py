@@ -16,7 +16,14 @@ from workloads.options import CorpusOptions
 
 _WINDOW_TIMEOUT_S = 300.0
 _PYTHON_DOCUMENTATION = CorpusOptions(
-    name="pydoc", path=None, column="", dataset=None, subset=None, split="", revision=None, max_characters=10**9
+    name="pydoc",
+    path=None,
+    column="",
+    dataset=None,
+    subset=None,
+    split="",
+    revision=None,
+    max_characters=10**9,
 )
 _CHOICES = ("none", "perplexity")
 
@@ -28,7 +35,9 @@ def check_quality(options: QualityOptions, backend: Backend) -> None:
     if options.name == "none":
         return
     if options.text is not None and not Path(options.text).expanduser().is_file():
-        raise UsageError(f"quality.text={options.text} is no file. Leave it out to use the Python documentation.")
+        raise UsageError(
+            f"quality.text={options.text} is no file. Leave it out to use the Python documentation."
+        )
     if not 1 <= options.stride <= options.window or options.window < 2:
         raise UsageError(
             f"quality.window={options.window} quality.stride={options.stride}: the window must be at least 2 tokens "
@@ -67,7 +76,10 @@ def measure_quality(
         return {}
     abilities = backend.capabilities()
     if not abilities.prompt_logprobs:
-        return {"perplexity": None, "reason": f"{backend.options.name} gives no prompt log-probabilities over HTTP"}
+        return {
+            "perplexity": None,
+            "reason": f"{backend.options.name} gives no prompt log-probabilities over HTTP",
+        }
     text = _text(options)
     ids = tokenizer.encode(text)[: options.tokens]
     if len(ids) < 2:
@@ -96,9 +108,13 @@ def _echoed_log_probs(endpoint: Endpoint, ids: Sequence[int]) -> list[float | No
     try:
         reply = post_json(endpoint.base_url + "/v1/completions", body, endpoint.headers, _WINDOW_TIMEOUT_S)
     except Unreachable as error:
-        raise EndpointError(f"The server stopped answering while perplexity was measured ({error}).") from error
+        raise EndpointError(
+            f"The server stopped answering while perplexity was measured ({error})."
+        ) from error
     if reply.status != 200:
-        raise EndpointError(f"The server refuses prompt log-probabilities: HTTP {reply.status}, {server_words(reply)}")
+        raise EndpointError(
+            f"The server refuses prompt log-probabilities: HTTP {reply.status}, {server_words(reply)}"
+        )
     try:
         values: list[float | None] = reply.json()["choices"][0]["logprobs"]["token_logprobs"]
     except (KeyError, IndexError, TypeError):

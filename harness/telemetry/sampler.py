@@ -95,5 +95,5 @@ class Sampler:
                 frame[column] = pd.to_numeric(values).round().astype(kind if len(frame) else "Int64")
             else:
                 frame[column] = pd.to_numeric(values).astype(kind)
-        extra = [column for column in frame if column not in TELEMETRY_COLUMNS]
+        extra = [str(column) for column in frame if column not in TELEMETRY_COLUMNS]
         return frame[[*TELEMETRY_COLUMNS, *sorted(extra)]]

@@ -108,7 +108,9 @@ class RaplEnergy:
 
     def __init__(self, root: Path = _ROOT) -> None:
         self._zones = sorted(
-            zone for zone in root.glob("intel-rapl:*") if zone.name.count(":") == 1 and (zone / "energy_uj").exists()
+            zone
+            for zone in root.glob("intel-rapl:*")
+            if zone.name.count(":") == 1 and (zone / "energy_uj").exists()
         )
         if not self._zones:
             raise OSError("no RAPL zones")

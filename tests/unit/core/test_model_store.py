@@ -62,7 +62,11 @@ def test_a_folder_is_read_by_its_config(tmp_path: Path):
         (lambda folder: folder, UsageError, "config.json"),
         (lambda folder: _written(folder / "config.json", "{}").parent, ModelError, "does not describe"),
         (lambda folder: _written(folder / "config.json", "no json").parent, ModelError, "does not describe"),
-        (lambda folder: _written(folder / "model.gguf", "no gguf at all, but long enough"), ModelError, "GGUF"),
+        (
+            lambda folder: _written(folder / "model.gguf", "no gguf at all, but long enough"),
+            ModelError,
+            "GGUF",
+        ),
     ],
 )
 def test_a_wrong_path_is_one_clear_error(tmp_path: Path, prepare, error, words: str):

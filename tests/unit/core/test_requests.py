@@ -10,7 +10,9 @@ requests = st.builds(
     PlannedRequest,
     index=st.integers(0, 1000),
     prompt_ids=ids,
-    messages=st.lists(st.fixed_dictionaries({"role": st.just("user"), "content": st.text()}), max_size=3).map(tuple),
+    messages=st.lists(st.fixed_dictionaries({"role": st.just("user"), "content": st.text()}), max_size=3).map(
+        tuple
+    ),
     output_tokens=st.none() | st.integers(1, 100),
     max_output_tokens=st.integers(1, 100),
     session=st.integers(0, 10),

@@ -8,7 +8,6 @@ from harness.core.errors import ModelError
 from harness.core.tokenizer import Tokenizer
 from tests.support.model import embedded_tokenizer
 
-
 # The model's vocabulary lacks a few bytes: those of control characters and of planes without any letters.
 LETTERS = st.characters(exclude_categories=["Cs", "Cc", "Cn", "Co"]) | st.sampled_from("\n\t")
 
@@ -28,7 +27,9 @@ def test_every_digit_is_a_token_of_its_own(text: str):
 
 def test_chat_template_marks_roles_and_opens_the_answer():
     tokenizer = embedded_tokenizer()
-    text = tokenizer.render_chat([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}])
+    text = tokenizer.render_chat(
+        [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
+    )
     assert text == (
         "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"
     )

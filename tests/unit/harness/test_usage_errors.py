@@ -17,7 +17,7 @@ def _hydra():
 
 
 def explained(*overrides: str) -> str:
-    with pytest.raises(Exception) as raised:  # noqa: PT011 - Hydra raises a wide family; `explain` sorts it
+    with pytest.raises(Exception) as raised:
         typed(compose("config", overrides=list(overrides)))
     if isinstance(raised.value, UsageError):
         return str(raised.value)

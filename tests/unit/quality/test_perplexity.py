@@ -28,7 +28,9 @@ def test_windows_predict_each_position_at_most_once(length: int, window: int, da
 def test_a_uniform_model_has_the_vocabulary_as_perplexity():
     tokenizer = embedded_tokenizer()
     ids = tokenizer.encode("The cache grows with every token of context.")
-    result = perplexity(ids, 100, 100, lambda window: [None] + [-math.log(500)] * (len(window) - 1), tokenizer)
+    result = perplexity(
+        ids, 100, 100, lambda window: [None] + [-math.log(500)] * (len(window) - 1), tokenizer
+    )
     assert result["perplexity"] == pytest.approx(500)
     assert result["predicted_tokens"] == len(ids) - 1
     predicted_bytes = len(tokenizer.decode(ids[1:]).encode())
@@ -53,7 +55,9 @@ def test_sliding_windows_use_the_context_of_their_window():
     assert result["perplexity"] == pytest.approx(math.exp(sum(expected) / 49))
 
 
-@pytest.mark.parametrize("answer", [[], [None, -1.0], [None, -1.0, None, -1.0], [None, -1.0, -math.inf, -1.0]])
+@pytest.mark.parametrize(
+    "answer", [[], [None, -1.0], [None, -1.0, None, -1.0], [None, -1.0, -math.inf, -1.0]]
+)
 def test_incomplete_log_probabilities_are_an_error(answer):
     with pytest.raises(EndpointError, match="incomplete"):
         perplexity([5, 6, 7, 8], 10, 10, lambda window: answer, embedded_tokenizer())
