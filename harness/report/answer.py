@@ -17,24 +17,26 @@ FEWEST_RUNS_FOR_A_VERDICT = 5  # a side
 class Answer:
     """The opening of a report.
 
-    what: one sentence on what was compared and where. figures: one sentence each. cautions: what to keep in mind.
+    what: one sentence on what was compared and where. figures: pairs of a name (may be empty) and what it did.
+    cautions: what to keep in mind.
     """
 
     what: str
-    figures: list[str]
+    figures: list[tuple[str, str]]
     cautions: list[str]
 
 
 def answer(runs: Sequence[Run]) -> Answer:
     """The opening of a report."""
     measured = [run for run in runs if run.status != "failed"]
-    cautions = []
+    cautions: list[str] = []
+    figures: list[tuple[str, str]] = []
     if not measured:
-        figures = ["No run was measured. The reasons are in the table below."]
+        figures = [("", "No run was measured. The reasons are in the table below.")]
     else:
-        figures = [_figures(name, members) for name, members in _groups(measured).items()]
+        figures = [(name, _figures(members)) for name, members in _groups(measured).items()]
         comparison = _comparison(measured)
-        figures = [comparison, *figures] if comparison else figures
+        figures = [("", comparison), *figures] if comparison else figures
         if workloads_differ(measured):
             cautions.append(
                 "These runs were asked different things: the rows describe workloads, not a ranking."
@@ -62,7 +64,11 @@ def one_sentence(runs: Sequence[Run]) -> str:
         reasons = {run.reason or "no reason recorded" for run in runs}
         return f"No run was measured: {'; '.join(sorted(reasons))}" if runs else "There is no run."
     comparison = _comparison(measured)
-    parts = [comparison] if comparison else [_figures(n, members) for n, members in _groups(measured).items()]
+    parts = (
+        [comparison]
+        if comparison
+        else [f"{n}: {_figures(members)}" for n, members in _groups(measured).items()]
+    )
     failed = len(runs) - len(measured)
     if failed:
         parts.append(f"{_count(failed, 'run')} failed.")
@@ -102,15 +108,15 @@ def _what(runs: Sequence[Run]) -> str:
     return f"{sentence}; {failed} of them failed." if failed else f"{sentence}."
 
 
-def _figures(name: str, runs: Sequence[Run]) -> str:
+def _figures(runs: Sequence[Run]) -> str:
     first, late = _median(runs, "ttft_ms.p50"), _median(runs, "ttft_ms.p95")
     each, rate = _median(runs, "tpot_ms.p50"), _median(runs, "output_tokens_per_s")
     repeated = f" (median of {len(runs)} runs)" if len(runs) > 1 else ""
     if first is None:
-        return f"{name}: no request succeeded{repeated}."
+        return f"no request succeeded{repeated}."
     pace = f", then a token every {duration(each)}" if each is not None else ""
     return (
-        f"{name}: first token after {duration(first)} (95 of 100 within {duration(late)}){pace}; "
+        f"first token after {duration(first)} (95 of 100 within {duration(late)}){pace}; "
         f"{number(rate)} tokens/s in all{repeated}."
     )
 

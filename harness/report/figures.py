@@ -6,7 +6,7 @@ data.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -23,6 +23,7 @@ from harness.report.canvas import drawing, series_style, to_svg
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_PARTS = (12, 60)  # fewest and most parts of a window; in between a second each
 _MOST_POINTS = 400  # of one line: more cannot be seen at this size
 _WIDE_RANGE = 15  # between smallest and largest value, from which an axis is logarithmic
 _SHORTEST_GAP_MS = 0.01  # a logarithmic axis has no 0: gaps of events read at once stand here
@@ -96,25 +97,21 @@ def load_over_time(runs: Sequence[Run]) -> Figure | None:
     data = []
     for position, run in drawn:
         window = _window(run)
-        bins = int(np.clip(window.seconds * 4, 12, 60))
-        rates = tokens_over_time(run.events, window, bins)
-        flights = _thinned(concurrency(run.requests), 2 * _MOST_POINTS)
-        seconds, flight_seconds = _since(rates["ns"], window), _since(flights["ns"], window)
-        upper.plot(seconds + window.seconds / bins / 2, rates["tokens_per_s"], **series_style(position))
-        lower.step(flight_seconds, flights["requests"], where="post", **_thin(position))
-        data += [
-            pd.DataFrame({"run": run.id, "second": seconds, "tokens_per_s": rates["tokens_per_s"]}),
-            pd.DataFrame(
-                {"run": run.id, "second": flight_seconds, "requests_in_flight": flights["requests"]}
-            ),
-        ]
+        bins = int(np.clip(window.seconds, *_PARTS))
+        frame = tokens_over_time(run.events, window, bins)
+        frame.insert(0, "run", run.id)
+        frame["second"] = _since(frame.pop("ns"), window) + window.seconds / bins / 2
+        frame["requests_in_flight"] = _mean_in_flight(run, window, bins)
+        upper.plot(frame["second"], frame["tokens_per_s"], **series_style(position))
+        lower.plot(frame["second"], frame["requests_in_flight"], **series_style(position))
+        data.append(frame)
     upper.set(ylabel="output tokens/s", ylim=(0, None), xlim=(0, None))
     lower.set(ylabel="in flight", xlabel="seconds of the measured window", ylim=(0, None))
     return Figure(
         name="load",
         title="Throughput and concurrency over time",
-        reading="Above, output tokens per second; below, requests in flight. A steady run is level; "
-        "its fall at the end is the last requests finishing alone.",
+        reading="Above, output tokens per second; below, requests in flight, both averaged over equal "
+        "parts. A steady run is level until its last requests finish alone.",
         svg=to_svg(figure, "load"),
         data=pd.concat(data, ignore_index=True),
         runs=[position for position, _ in drawn],
@@ -178,12 +175,16 @@ def _distribution(
             lines.append((position, run, *_cumulative(values, rising)))
     if not lines:
         return None
+    from matplotlib.ticker import LogLocator
+
     figure, (axes,) = drawing()
     low = min(values.min() for _, _, values, _ in lines)
     high = max(values.max() for _, _, values, _ in lines)
     if low > 0 and high / low > _WIDE_RANGE:
         axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter("")
     for position, _, values, shares in lines:
         axes.step(values, shares, where="post", **series_style(position))
     decorate(axes)
@@ -224,5 +225,12 @@ def _thinned(frame: pd.DataFrame, most: int) -> pd.DataFrame:
     return frame.iloc[np.unique(np.linspace(0, len(frame) - 1, most).astype(int))]
 
 
-def _thin(position: int) -> dict[str, Any]:
-    return series_style(position) | {"linewidth": 1.2}
+def _mean_in_flight(run: Run, window: Window, bins: int) -> np.ndarray:
+    """Requests in flight, averaged over equal parts of the window."""
+    flights = concurrency(run.requests)
+    if flights.empty:
+        return np.zeros(bins)
+    ns, counts = flights["ns"].to_numpy(dtype=float), flights["requests"].to_numpy(dtype=float)
+    request_ns = np.concatenate([[0.0], np.cumsum(np.diff(ns) * counts[:-1])])  # integral up to each instant
+    edges = np.linspace(window.start_ns, window.end_ns, bins + 1)
+    return np.diff(np.interp(edges, ns, request_ns)) / np.diff(edges)

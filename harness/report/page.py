@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from harness.metrics.latency import measured, succeeded
@@ -13,7 +14,7 @@ from harness.report.glossary import GLOSSARY
 from harness.report.labels import differing_options, labels
 from harness.report.table import COLUMNS, Cell, cells, error_count, failed_checks
 from harness.report.timeline import timeline
-from harness.report.values import flatten, number, pick
+from harness.report.values import flatten, listed, number, pick
 
 _SHOWN_ERRORS = 3  # of one kind in one run
 _UNKNOWN = "not known"
@@ -54,7 +55,7 @@ def page(runs: Sequence[Run]) -> dict[str, Any]:
     rows = [_row(run, names[run.id], position) for position, run in enumerate(runs)]
     figures = [draw(runs) for draw in (ttft_distribution, token_gaps, load_over_time, memory_over_time)]
     return {
-        "title": f"{', '.join(dict.fromkeys(_workload(run) for run in runs))}: inference report",
+        "title": _title(runs),
         "answer": answer(runs),
         "rows": rows,
         "columns": COLUMNS,
@@ -63,7 +64,7 @@ def page(runs: Sequence[Run]) -> dict[str, Any]:
         "checks": _checks(rows),
         "differences": _differences(runs),
         "glossary": GLOSSARY,
-        "started": min((run.started_at for run in runs), default=""),
+        "started": _date(min(run.started_at for run in runs)),
         "machines": list(dict.fromkeys(machine_of(run) for run in runs if run.fingerprint)),
     }
 
@@ -142,5 +143,16 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def _workload(run: Run) -> str:
-    return str(pick(run.config, "workload.name") or run.id)
+def _title(runs: Sequence[Run]) -> str:
+    workloads = list(dict.fromkeys(str(pick(run.config, "workload.name") or run.id) for run in runs))
+    engines = list(dict.fromkeys(str(pick(run.config, "backend.name") or "an engine") for run in runs))
+    title = f"{listed(workloads)} on {listed(engines)}"
+    return title[:1].upper() + title[1:]
+
+
+def _date(iso: str) -> str:
+    try:
+        instant = datetime.fromisoformat(iso)
+    except ValueError:
+        return iso
+    return f"{instant:%d %B %Y, %H:%M} {instant.tzname() or ''}".lstrip("0").strip()

@@ -34,7 +34,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What is shown, and the titles of the failed checks that spoil it."""
+    """What is shown, and the failed checks that spoil it."""
 
     heading: str
     unit: str
@@ -55,9 +55,9 @@ def cells(run: Run) -> list[Cell]:
 
 
 def spoiling(run: Run, paths: Sequence[str]) -> tuple[str, ...]:
-    """Titles of failed checks that spoil any of these summary keys (spoiling `a` spoils `a.b` too)."""
+    """Failed checks that spoil any of these summary keys (spoiling `a` spoils `a.b` too)."""
     return tuple(
-        _title(check)
+        _problem(check)
         for check in run.validity
         if check["ok"] is False
         and any(path == key or path.startswith(f"{key}.") for path in paths for key in check["spoils"])
@@ -65,8 +65,8 @@ def spoiling(run: Run, paths: Sequence[str]) -> tuple[str, ...]:
 
 
 def failed_checks(run: Run) -> list[str]:
-    """Titles of the checks that failed."""
-    return [_title(check) for check in run.validity if check["ok"] is False]
+    """What failed, a few words a check."""
+    return [_problem(check) for check in run.validity if check["ok"] is False]
 
 
 def error_count(run: Run) -> int | None:
@@ -75,5 +75,5 @@ def error_count(run: Run) -> int | None:
     return None if errors is None else sum(errors.values())
 
 
-def _title(check: dict[str, object]) -> str:
-    return str(check.get("title") or check["check"])
+def _problem(check: dict[str, object]) -> str:
+    return str(check.get("problem") or check["check"])

@@ -56,12 +56,14 @@ def not_known(why: str) -> Outcome:
 class Check:
     """One declaration: what is looked at, what a failure spoils, and what to do then.
 
-    title: the healthy state in a few words. spoils: keys of run.json's summary, nested ones with a dot.
+    title: the healthy state in a few words; problem: the other one.
+    spoils: keys of run.json's summary, nested ones with a dot.
     limit and unit: what `value` is held against. advice: what to do where it fails.
     """
 
     name: str
     title: str
+    problem: str
     spoils: tuple[str, ...]
     limit: float
     unit: str
@@ -74,6 +76,7 @@ class Check:
         return {
             "check": self.name,
             "title": self.title,
+            "problem": self.problem,
             "ok": None if outcome.ok is None else bool(outcome.ok),
             "value": outcome.value,
             "limit": self.limit if outcome.limit is None else outcome.limit,
