@@ -1,5 +1,6 @@
 """The client against a server that knows what it sent: counts, order of instants, sessions, arrival processes."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import pandas
@@ -17,11 +18,13 @@ def in_order(measured: Measurement) -> None:
     """scheduled ≤ sent ≤ headers ≤ first ≤ last ≤ end in every successful row."""
     rows = measured.requests[measured.requests["ok"]]
     names = ["scheduled_ns", "sent_ns", "headers_ns", "first_ns", "last_ns", "end_ns"]
-    for before, after in zip(names, names[1:], strict=False):
+    for before, after in pairwise(names):
         assert (rows[before] <= rows[after]).all(), (before, after)
 
 
-def test_every_token_is_counted_and_the_tables_have_the_schema(server: ScriptedServer, tmp_path: Path) -> None:
+def test_every_token_is_counted_and_the_tables_have_the_schema(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
     measured = measure(job(server.base_url, plan(40), tmp_path), quiet)
     rows = measured.requests
     assert list(rows["index"]) == list(range(40))
@@ -69,7 +72,11 @@ def test_bodies_hold_what_was_planned(server: ScriptedServer, tmp_path: Path) ->
         "return_token_ids": True,
         "top_k": 1,
     }
-    assert "min_tokens" not in free["body"] and "ignore_eos" not in free["body"] and free["body"]["max_tokens"] == 16
+    assert (
+        "min_tokens" not in free["body"]
+        and "ignore_eos" not in free["body"]
+        and free["body"]["max_tokens"] == 16
+    )
     assert fixed["authorization"] == "Bearer secret-key"
 
 
@@ -81,7 +88,9 @@ def test_the_key_is_in_no_file(server: ScriptedServer, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("framing", ["chunked", "close"])
 @pytest.mark.parametrize("token_ids", [False, True])
-def test_chat_with_a_role_first(server: ScriptedServer, tmp_path: Path, framing: str, token_ids: bool) -> None:
+def test_chat_with_a_role_first(
+    server: ScriptedServer, tmp_path: Path, framing: str, token_ids: bool
+) -> None:
     server.play(Script(role_first=True, framing=framing, token_ids=token_ids, finish="separate", ttft_ms=20))
     measured = measure(job(server.base_url, plan(8), tmp_path, api="chat"), quiet)
     assert measured.requests["ok"].all() and (measured.requests["events"] == 5).all()
@@ -89,7 +98,9 @@ def test_chat_with_a_role_first(server: ScriptedServer, tmp_path: Path, framing:
     assert (measured.events["estimated"] != token_ids).all()
     sent = {int(entry["key"]): entry for entry in server.record()}
     rows = measured.requests.set_index("index")
-    assert all(rows.loc[index, "first_ns"] >= entry["sends"][0] for index, entry in sent.items())  # not the role
+    assert all(
+        rows.loc[index, "first_ns"] >= entry["sends"][0] for index, entry in sent.items()
+    )  # not the role
 
 
 @pytest.mark.parametrize("usage", ["last", "every", "none"])
@@ -111,7 +122,9 @@ def test_other_generated_text_counts(server: ScriptedServer, tmp_path: Path, fie
 
 
 def test_turns_follow_each_other_and_think(server: ScriptedServer, tmp_path: Path) -> None:
-    measured = measure(job(server.base_url, plan(12, turns=3, think_s=0.03), tmp_path, load(concurrency=2)), quiet)
+    measured = measure(
+        job(server.base_url, plan(12, turns=3, think_s=0.03), tmp_path, load(concurrency=2)), quiet
+    )
     assert measured.requests["ok"].all() and len(measured.requests) == 12
     for _, session in measured.requests.groupby("session"):
         turns = session.sort_values("turn")
@@ -154,12 +167,16 @@ def test_an_open_loop_keeps_its_schedule(server: ScriptedServer, tmp_path: Path,
     in_order(first)
 
 
-def test_a_bound_on_concurrency_delays_sending_not_the_schedule(server: ScriptedServer, tmp_path: Path) -> None:
+def test_a_bound_on_concurrency_delays_sending_not_the_schedule(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
     server.play(Script(ttft_ms=20))
     options = load(name="constant", rate=1000.0, concurrency=2)
     measured = measure(job(server.base_url, plan(20), tmp_path, options), quiet)
     rows = measured.requests
-    assert list(rows["scheduled_ns"] - rows["scheduled_ns"].iloc[0]) == [number * 1_000_000 for number in range(20)]
+    assert list(rows["scheduled_ns"] - rows["scheduled_ns"].iloc[0]) == [
+        number * 1_000_000 for number in range(20)
+    ]
     assert most_at_once(rows["sent_ns"], rows["end_ns"]) == 2
     assert rows["sent_ns"].is_monotonic_increasing  # first due, first sent
 
@@ -195,7 +212,14 @@ def test_progress_tells_how_far_it_is(server: ScriptedServer, tmp_path: Path) ->
     seen: list[Progress] = []
     measure(job(server.base_url, plan(60, tokens=10), tmp_path), seen.append)
     last = seen[-1]
-    assert (last.state, last.total, last.sent, last.finished, last.errors, last.in_flight) == ("done", 60, 60, 60, 0, 0)
+    assert (last.state, last.total, last.sent, last.finished, last.errors, last.in_flight) == (
+        "done",
+        60,
+        60,
+        60,
+        0,
+        0,
+    )
     assert last.chunks >= 60
     assert [progress.sent for progress in seen] == sorted(progress.sent for progress in seen)
     assert all(progress.in_flight <= 4 for progress in seen)
@@ -206,6 +230,8 @@ def test_the_measuring_process_imports_little() -> None:
     import sys
 
     code = "import harness.client.__main__, sys; print(' '.join(sys.modules))"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
     heavy = {"hydra", "omegaconf", "pandas", "numpy", "matplotlib", "tokenizers", "rich", "jinja2", "aiohttp"}
     assert not heavy & set(loaded)

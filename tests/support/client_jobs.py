@@ -73,7 +73,11 @@ def plan(count: int, tokens: int | None = 5, turns: int = 1, think_s: float = 0.
 
 
 def job(
-    base_url: str, requests: Sequence[PlannedRequest], spool: Path, options: LoadOptions | None = None, **more: Any
+    base_url: str,
+    requests: Sequence[PlannedRequest],
+    spool: Path,
+    options: LoadOptions | None = None,
+    **more: Any,
 ) -> ClientJob:
     """A measured phase."""
     fields: dict[str, Any] = {

@@ -2,8 +2,8 @@
 
     python -m tests.support.scripted_server --port 0 --ttft-ms 20 --itl-ms 20
 
-prints `listening on PORT`. It speaks HTTP by a few lines of its own and shares no parsing with the product, so it can
-serve as an oracle. Beside the API it answers `POST /scripted/scripts` ({"default", "by_key", "in_order"}; a key is the
+prints `listening on PORT`. It speaks HTTP by a few lines of its own and shares no parsing with the product, so it is an
+oracle. Beside the API it answers `POST /scripted/scripts` ({"default", "by_key", "in_order"}; a key is the
 first prompt id, or the last message's text) and `GET /scripted/record` (what it saw and sent, by arrival).
 """
 
@@ -56,7 +56,8 @@ class Server:
                 line, *rest = head.split("\r\n")
                 method, path, _ = line.split(" ")
                 headers = {
-                    name.lower(): value for name, _, value in (entry.partition(": ") for entry in rest if entry)
+                    name.lower(): value
+                    for name, _, value in (entry.partition(": ") for entry in rest if entry)
                 }
                 body = await reader.readexactly(int(headers.get("content-length", 0)))
                 received_ns = time.monotonic_ns()
@@ -125,7 +126,12 @@ class Answer:
     """One scripted answer on its way."""
 
     def __init__(
-        self, writer: asyncio.StreamWriter, script: Script, request: dict[str, Any], chat: bool, entry: dict[str, Any]
+        self,
+        writer: asyncio.StreamWriter,
+        script: Script,
+        request: dict[str, Any],
+        chat: bool,
+        entry: dict[str, Any],
     ) -> None:
         self.writer = writer
         self.script = script
@@ -134,7 +140,9 @@ class Answer:
         self.entry = entry
         self.prompt_tokens = 8 if chat else len(request["prompt"])
         self.total = script.tokens if script.tokens is not None else request.get("max_tokens", 16)
-        self.with_ids = script.token_ids if script.token_ids is not None else bool(request.get("return_token_ids"))
+        self.with_ids = (
+            script.token_ids if script.token_ids is not None else bool(request.get("return_token_ids"))
+        )
 
     async def run(self) -> bool:
         script = self.script
@@ -144,9 +152,9 @@ class Answer:
             await asyncio.sleep(script.headers_ms / 1e3)
         if script.pieces is not None:
             self._head()
-            for wait_ms, data in script.pieces:
+            for wait_ms, encoded in script.pieces:
                 await asyncio.sleep(wait_ms / 1e3)
-                self._body(base64.b64decode(data))
+                self._body(base64.b64decode(encoded))
             self._end()
         elif script.status != 200 or script.body is not None:
             data = (script.body or "").encode()
@@ -155,7 +163,7 @@ class Answer:
             self._end()
         elif not await self._stream():
             return False
-        if script.vanish == "unread":  # closes as servers do when a kept connection has been idle too long
+        if script.vanish == "after":
             return False
         return script.framing != "close" and not script.announce_close
 
@@ -295,7 +303,11 @@ def _echo(message: dict[str, Any]) -> dict[str, Any]:
         "finish_reason": "length",
         "logprobs": {"tokens": tokens, "token_logprobs": log_probs, "text_offset": list(range(len(tokens)))},
     }
-    usage = {"prompt_tokens": len(prompt), "completion_tokens": generated, "total_tokens": len(prompt) + generated}
+    usage = {
+        "prompt_tokens": len(prompt),
+        "completion_tokens": generated,
+        "total_tokens": len(prompt) + generated,
+    }
     return {"id": "s", "object": "text_completion", "model": MODEL, "choices": [choice], "usage": usage}
 
 

@@ -21,8 +21,8 @@ class Script:
     status, body, content_type, location: an answer that is no stream where status is not 200 or body is given.
     pieces: raw body bytes instead of a stream, each a (wait in ms, base64) written by itself.
     framing: chunked, length or close. announce_close: say `Connection: close` and do so.
-    vanish: "unread" closes at once without reading a byte of the next request on this connection, "unanswered"
-        reads this one and closes.
+    vanish: close the connection without having announced it, "unanswered" (the request was read) or "after" the
+        answer, as servers do with connections kept too long.
     """
 
     headers_ms: float = 0.0
