@@ -18,7 +18,7 @@ PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7
 DASHES = ("solid", (0, (5, 2)), (0, (1.5, 1.5)), (0, (7, 2, 1.5, 2)))
 DASH_ARRAYS = ("none", "5 2", "1.5 1.5", "7 2 1.5 2")
 INK = "#010203"
-WIDTH, HEIGHT = 5.6, 3.1  # inches; small, so that words stay legible on a phone
+WIDTH, HEIGHT = 5.0, 2.9  # inches; small, so that words stay legible on a phone
 _RASTER_DPI = 160
 
 _STYLE = {

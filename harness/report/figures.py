@@ -153,7 +153,7 @@ def memory_over_time(runs: Sequence[Run]) -> Figure | None:
         name="memory",
         title="Memory over time",
         reading="Live entries of the KV cache as the engine reports them, and the memory of all its "
-        f"processes. The distance of the first from the pool it reserved is room for more requests.{missing}",
+        f"processes.{missing}",
         svg=to_svg(figure, "memory"),
         data=pd.concat(data, ignore_index=True),
         runs=sorted({position for _, _, frames in panels for position, _ in frames}),

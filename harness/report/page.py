@@ -119,8 +119,10 @@ def _checks(rows: Sequence[Row]) -> list[CheckRow]:
 
 
 def _against(entry: Mapping[str, Any]) -> str:
-    unit = str(entry.get("unit") or "")
-    return f"{number(entry.get('value'))} {unit} (limit {number(entry.get('limit'))})"
+    value, limit, unit = entry.get("value"), entry.get("limit"), str(entry.get("unit") or "")
+    if unit.startswith("of ") and value is not None and limit is not None:  # a share
+        return f"{number(100 * value)} % {unit} (limit {number(100 * limit)} %)"
+    return f"{number(value)} {unit} (limit {number(limit)})"
 
 
 def _differences(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:

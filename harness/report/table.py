@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from harness.records.reader import Run
-from harness.report.values import MISSING, memory, number, pick
+from harness.report.values import MISSING, memory, number, pick, two_decimals
 
 Format = Callable[[float | None], str]
 
@@ -28,7 +28,7 @@ COLUMNS = (
     Column("Requests", "per s", ("requests_per_s",)),
     Column("KV per request", "", ("memory.kv_per_request_bytes",), memory),
     Column("Peak memory", "engine", ("memory.peak_process_bytes",), memory),
-    Column("Perplexity", "", ("quality.perplexity",)),
+    Column("Perplexity", "", ("quality.perplexity",), two_decimals),
 )
 
 

@@ -11,7 +11,7 @@ from harness.report.figures import Figure
 
 MOST_REQUESTS = 2000
 _MOST_VECTOR_LINES = 160  # beyond, an image is smaller than the lines
-WAITING, STREAMING, FAILED = "#e69f00", "#0072b2", "#d55e00"
+WAITING, STREAMING, FAILED = "#e69f00", "#0072b2", "#cc79a7"
 
 
 def timeline(run: Run, name: str, position: int) -> Figure | None:

@@ -26,6 +26,11 @@ def duration(milliseconds: float | None) -> str:
     return f"{number(milliseconds)} ms" if milliseconds < 1000 else f"{number(milliseconds / 1000)} s"
 
 
+def two_decimals(value: float | None) -> str:
+    """For values whose small differences matter: 19.57."""
+    return MISSING if value is None else f"{value:,.2f}"
+
+
 def memory(count: float | None) -> str:
     """Bytes in decimal units: 6.91 MB."""
     if count is None:

@@ -1,0 +1,111 @@
+"""The report in a real browser: of records that look real, and of hostile ones."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from harness.records.reader import find_runs
+from harness.report import write_report
+from tests.support.browser import chromium, set_viewport
+from tests.support.synthetic_runs import Schedule, write_failed_run, write_run
+
+pytestmark = pytest.mark.browser
+
+HOSTILE = "<script>window.owned=1</script><img src=x onerror='window.owned=1'><svg onload='window.owned=1'>"
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with chromium(tmp_path_factory.mktemp("chromium") / "profile") as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A report over three workloads, one run with errors, one that failed, one that is hostile."""
+    folder = tmp_path_factory.mktemp("results")
+    write_run(folder, "r1", Schedule(jitter=0.3, requests=40, ttft_ms=150), workload="chat")
+    write_run(folder, "r2", Schedule(jitter=0.3, requests=400, tokens=8, seed=1), workload="rag")
+    write_run(folder, "r3", Schedule(jitter=0.3, ttft_ms=2000, errors={3: HOSTILE}), workload="summarization")
+    write_failed_run(folder, "r4", f"The engine died: {HOSTILE}")
+    write_run(
+        folder,
+        "r5",
+        backend=HOSTILE,
+        workload="word" * 60,  # nothing to break a line at
+        config={"model": {"name": HOSTILE}, "x" * 200: "y" * 400},
+        fingerprint={"notes": [HOSTILE], "model": HOSTILE, "machine": {"cpu": HOSTILE}},
+    )
+    return write_report(find_runs(["r*"], folder), folder / "report").as_uri()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_opens_without_a_word_on_the_console_and_all_figures_are_drawn(
+    driver: Any, address: str, scheme: str
+):
+    set_viewport(driver, 1280, scheme=scheme)
+    driver.get(address)
+    assert driver.get_log("browser") == []
+    drawn = driver.execute_script(
+        "return [...document.querySelectorAll('figure > svg')].map(s => [s.getBoundingClientRect().width,"
+        " s.getBoundingClientRect().height, s.querySelectorAll('path, use, image').length])"
+    )
+    assert len(drawn) == 4 + 4  # four over all runs, and a timeline for each run that was measured
+    assert all(width > 300 and height > 100 and shapes > 10 for width, height, shapes in drawn)
+
+
+def test_the_series_have_the_colours_of_the_theme(driver: Any, address: str):
+    colours = set()
+    for scheme in ("light", "dark"):
+        set_viewport(driver, 1280, scheme=scheme)
+        driver.get(address)
+        colours.add(
+            driver.execute_script(
+                "const line = document.querySelector('#ttft path[style*=\"--series-0\"]');"
+                "return getComputedStyle(line).stroke"
+            )
+        )
+    assert colours == {"rgb(0, 114, 178)", "rgb(58, 159, 224)"}
+
+
+def test_hostile_words_are_shown_and_not_run(driver: Any, address: str):
+    set_viewport(driver, 1280)
+    driver.get(address)
+    assert driver.execute_script("return window.owned === undefined && document.scripts.length === 0")
+    assert driver.execute_script("return document.querySelectorAll('img, [onerror], [onload]').length") == 0
+    assert driver.execute_script("return document.body.innerText.includes('<script>window.owned=1</script>')")
+
+
+@pytest.mark.parametrize("width", [320, 380, 768, 1280])
+def test_the_page_is_never_wider_than_the_screen(driver: Any, address: str, width: int):
+    set_viewport(driver, width)
+    driver.get(address)
+    driver.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
+    too_wide = driver.execute_script(
+        "return [...document.querySelectorAll('body *')].filter(e => e.getBoundingClientRect().right > innerWidth + 1"
+        " && !e.closest('.scroll')).map(e => e.outerHTML.slice(0, 80))"
+    )
+    assert too_wide == []
+    assert driver.execute_script("return document.documentElement.scrollWidth") <= width
+
+
+def test_on_a_phone_every_figure_of_the_table_stands_beside_its_name(driver: Any, address: str):
+    set_viewport(driver, 380)
+    driver.get(address)
+    cells = driver.execute_script(
+        "return [...document.querySelectorAll('.runs tbody td')].map(c =>"
+        " [getComputedStyle(c, '::before').content, c.getBoundingClientRect().right, c.innerText])"
+    )
+    assert len(cells) == 4 * 11 + 1
+    assert all(name.strip('"') and text.strip() and right <= 380 for name, right, text in cells)
+
+
+def test_a_run_is_one_step_from_its_configuration(driver: Any, address: str):
+    set_viewport(driver, 1280)
+    driver.get(address)
+    target = driver.execute_script("return document.querySelector('.runs th a').getAttribute('href')")
+    summary = driver.find_element("css selector", f"{target} summary")
+    assert "chat" in summary.text
+    summary.click()
+    assert "backend.kv_dtype" in driver.find_element("css selector", target).text

@@ -1,0 +1,184 @@
+"""The page and the command that makes it."""
+
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from harness.core.errors import RecordError
+from harness.records.reader import find_runs
+from harness.report import write_report
+from harness.report.__main__ import main
+from tests.support.synthetic_runs import Schedule, write_failed_run, write_run
+
+HOSTILE = "<script>document.title='owned'</script><img src=x onerror=alert(1)>"
+
+
+class Page(HTMLParser):
+    """Tags with their attributes, in order."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attributes)))
+
+
+def report(folder: Path, patterns: list[str] | None = None) -> str:
+    return write_report(find_runs(patterns or ["r*"], folder), folder / "report").read_text()
+
+
+def test_the_page_is_self_contained_and_its_identifiers_are_unique(tmp_path: Path):
+    write_run(tmp_path, "r1", Schedule(jitter=0.2))
+    write_run(tmp_path, "r2", Schedule(jitter=0.2, requests=200))  # its timeline is an image
+    page = Page(report(tmp_path))
+    identifiers = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(identifiers) == len(set(identifiers))
+    for tag, attributes in page.tags:
+        assert tag != "script"
+        for name in ("src", "href", "xlink:href"):
+            target = attributes.get(name)
+            assert target is None or target.startswith(("#", "data:", "data/")), (tag, target)
+    for target in (a["href"] for t, a in page.tags if t == "a" and (a["href"] or "").startswith("data/")):
+        assert (tmp_path / "report" / str(target)).is_file()
+
+
+def test_the_data_beside_a_figure_is_what_was_measured(tmp_path: Path):
+    write_run(tmp_path, "r1", Schedule(requests=4, slots=4, warmup=1, ttft_ms=80, gap_ms=20))
+    report(tmp_path)
+    data = tmp_path / "report" / "data"
+    assert set(pd.read_csv(data / "ttft.csv")["ms"]) == {80}
+    timeline = pd.read_csv(data / "timeline-1.csv")
+    assert timeline["first_s"].tolist() == pytest.approx([0.08] * 4)
+    load = pd.read_csv(data / "load.csv")
+    assert load["requests_in_flight"].iloc[1:-1].tolist() == pytest.approx([4] * 10)
+
+
+def test_every_figure_is_there_and_says_what_it_shows(tmp_path: Path):
+    write_run(tmp_path, "r1")
+    html = report(tmp_path)
+    for name in ("ttft", "gaps", "load", "memory"):
+        assert f'<figure id="{name}" role="img"' in html
+    assert html.count("<figure") == 5
+
+
+def test_what_comes_from_models_servers_and_configurations_is_escaped(tmp_path: Path):
+    write_run(
+        tmp_path,
+        "r1",
+        Schedule(errors={1: HOSTILE}),
+        backend=HOSTILE,
+        workload=HOSTILE,
+        fingerprint={"notes": [HOSTILE], "machine": {"cpu": HOSTILE}},
+    )
+    write_failed_run(tmp_path, "r2", HOSTILE, backend=HOSTILE)
+    html = report(tmp_path)
+    assert "<script" not in html
+    assert "<img" not in html
+    assert "&lt;script&gt;" in html
+
+
+def test_a_spoilt_figure_stands_beside_its_failed_check(tmp_path: Path):
+    write_run(tmp_path, "r1", Schedule(errors={1: "timeout"}))
+    html = report(tmp_path)
+    assert re.search(r'<td class="figure spoilt"[^>]*title="Spoilt by: requests failed">[^<]* ✗</td>', html)
+    assert "4.17 % of requests failed (limit 0 %)" in html
+    assert "the stream broke off (timeout)" in html
+    # memory is spoilt by nothing here
+    assert re.search(r'<td class="figure" data-label="Peak memory, engine">[^<✗]*</td>', html)
+
+
+def test_a_failed_run_is_listed_with_its_reason(tmp_path: Path):
+    write_run(tmp_path, "r1")
+    write_failed_run(tmp_path, "r2", "It ran out of memory.")
+    assert "It ran out of memory." in report(tmp_path)
+
+
+def test_runs_of_which_none_was_measured_still_make_a_page(tmp_path: Path):
+    write_failed_run(tmp_path, "r1", "It ran out of memory.")
+    html = report(tmp_path)
+    assert "No run was measured" in html
+    assert "<figure" not in html
+
+
+def test_a_run_in_which_every_request_failed(tmp_path: Path):
+    write_run(tmp_path, "r1", Schedule(requests=4, errors=dict.fromkeys(range(4), "http_503")))
+    assert "http_503" in report(tmp_path)
+
+
+def test_model_notes_stand_beside_the_speeds(tmp_path: Path):
+    write_run(tmp_path, "r1", fingerprint={"notes": ["The raw Q4_1 file is read with wrong zero points."]})
+    assert "wrong zero points" in report(tmp_path).split("Speed and memory")[0]
+
+
+def test_the_same_runs_give_the_same_page(tmp_path: Path):
+    write_run(tmp_path, "r1", Schedule(requests=300, jitter=0.3))
+    assert report(tmp_path) == report(tmp_path)
+
+
+def test_no_runs_and_an_unwritable_folder_say_what_to_do(tmp_path: Path):
+    with pytest.raises(RecordError, match="python -m harness"):
+        write_report([], tmp_path)
+    write_run(tmp_path, "r1")
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(RecordError, match="another folder"):
+        write_report(find_runs(["r1"], tmp_path), tmp_path / "taken")
+
+
+def test_the_command_reports_named_runs_and_prints_the_path_last(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    write_run(tmp_path, "r1")
+    write_run(tmp_path, "r2")
+    assert main([f"results_dir={tmp_path}", "runs=[r2, r1]"]) == 0
+    last = capsys.readouterr().out.strip().splitlines()[-1]
+    assert last == str(tmp_path / "reports" / "r2" / "report.html")
+    assert Path(last).is_file()
+
+
+def test_the_command_without_runs_takes_the_latest_sweep(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    write_run(tmp_path, "r1", sweep="a")
+    write_run(tmp_path, "r2", sweep="b")
+    assert main([f"results_dir={tmp_path}", f"out={tmp_path / 'here'}"]) == 0
+    assert "r1" not in (tmp_path / "here" / "report.html").read_text()
+    assert main([f"results_dir={tmp_path}", "action=list"]) == 0
+    assert capsys.readouterr().out.endswith("r1\nr2\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nonsense"], "key=value"),
+        (["colour=red"], "runs, results_dir, out or action"),
+        (["action=dance"], "report, list"),
+        (["runs=[r7]"], "There is no run 'r7'"),
+        ([], "python -m harness"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+):
+    assert main([f"results_dir={tmp_path}", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert words in captured.err
+
+
+def test_the_command_reads_records_only_and_its_help_loads_nothing_heavy():
+    code = (
+        "import sys; from harness.report.__main__ import main; assert main(['--help']) == 0;"
+        "heavy = {'pandas', 'matplotlib', 'hydra', 'aiohttp', 'scipy'} & set(sys.modules);"
+        "far = ('backends', 'workloads', 'harness.client', 'harness.run');"
+        "rooms = [m for m in sys.modules if m.startswith(far)];"
+        "sys.exit(f'{heavy} {rooms}' if heavy or rooms else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "runs=[ID,ID]" in done.stdout

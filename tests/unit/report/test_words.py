@@ -1,0 +1,101 @@
+"""Labels, the answer, the terminal's table."""
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from harness.records.reader import Run, read_run
+from harness.report.answer import answer, machine_of, one_sentence
+from harness.report.labels import differing_options, group_labels, labels
+from harness.report.terminal import summary_table
+from tests.support.synthetic_runs import Schedule, write_failed_run, write_run
+
+
+def printed(runs: list[Run], width: int = 80) -> str:
+    stream = io.StringIO()
+    Console(file=stream, width=width, color_system=None).print(summary_table(runs))
+    return stream.getvalue()
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> list[Run]:
+    """Two KV dtypes asked the same; the second is twice as fast."""
+    same = {"plan_sha256": "p" * 64}
+    slow, fast = Schedule(ttft_ms=100, gap_ms=40), Schedule(ttft_ms=50, gap_ms=20, lag_ms=0.25)
+    backend = {"name": "openvino", "dtype": "f32"}
+    write_run(tmp_path, "r1", slow, config={"backend": backend | {"kv_dtype": "f16"}}, fingerprint=same)
+    write_run(tmp_path, "r2", fast, config={"backend": backend | {"kv_dtype": "int8"}}, fingerprint=same)
+    return [read_run("r1", tmp_path), read_run("r2", tmp_path)]
+
+
+def test_labels_say_what_tells_runs_apart(runs: list[Run]):
+    assert labels(runs) == {"r1": "openvino · chat · kv_dtype=f16", "r2": "openvino · chat · kv_dtype=int8"}
+    assert differing_options(runs) == ["backend.kv_dtype"]
+
+
+def test_repeats_are_numbered_and_seeds_share_a_group(tmp_path: Path):
+    for name, seed in (("r1", 0), ("r2", 0), ("r3", 1)):
+        write_run(tmp_path, name, Schedule(seed=seed))
+    three = [read_run(name, tmp_path) for name in ("r1", "r2", "r3")]
+    assert list(labels(three).values()) == [
+        "openvino · chat · seed=0 · #1",
+        "openvino · chat · seed=0 · #2",
+        "openvino · chat · seed=1",
+    ]
+    assert set(group_labels(three).values()) == {"openvino · chat"}
+
+
+def test_the_faster_is_named_with_its_ratio_but_no_verdict(runs: list[Run]):
+    expected = runs[1].summary["output_tokens_per_s"] / runs[0].summary["output_tokens_per_s"]
+    assert expected == pytest.approx(2, rel=1e-3)
+    sentence = one_sentence(runs)
+    assert sentence.startswith(
+        "openvino · chat · kv_dtype=int8 gave 2.00 times the output tokens per second of"
+    )
+    assert any("no verdict" in caution for caution in answer(runs).cautions)
+
+
+def test_different_workloads_are_described_and_not_ranked(tmp_path: Path):
+    write_run(tmp_path, "r1", workload="chat")
+    write_run(tmp_path, "r2", workload="rag")
+    two = [read_run("r1", tmp_path), read_run("r2", tmp_path)]
+    assert "times" not in one_sentence(two)
+    assert any("not a ranking" in caution for caution in answer(two).cautions)
+
+
+def test_one_run_is_told_with_its_own_figures(tmp_path: Path):
+    write_run(tmp_path, "r1", Schedule(ttft_ms=80, gap_ms=20))
+    assert one_sentence([read_run("r1", tmp_path)]) == (
+        "openvino · chat: first token after 80.0 ms (95 of 100 within 80.0 ms), then a token every 20.0 ms; "
+        "168 tokens/s in all."
+    )
+
+
+def test_where_everything_failed_the_reason_is_the_answer(tmp_path: Path):
+    write_failed_run(tmp_path, "r1", "The engine died.")
+    run = read_run("r1", tmp_path)
+    assert one_sentence([run]) == "No run was measured: The engine died."
+    assert "1 of them failed" in answer([run]).what
+
+
+def test_the_machine_in_words(runs: list[Run]):
+    assert machine_of(runs[0]) == "Example CPU @ 2.60GHz (2 cores, 25.8 GB of memory, no GPU)"
+
+
+def test_the_table_fits_eighty_columns_and_needs_no_colour(runs: list[Run], tmp_path: Path):
+    write_failed_run(tmp_path, "r3", "The engine died.")
+    write_run(tmp_path, "r4", Schedule(errors={1: "timeout"}))
+    text = printed([*runs, read_run("r3", tmp_path), read_run("r4", tmp_path)])
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert "\x1b" not in text
+    assert "100–100" in text  # p50 and p95 of the constant schedule
+    assert "failed" in text
+    assert "✗ no_errors" in " ".join(text.split())
+
+
+def test_markup_in_a_configuration_is_shown_as_it_is(tmp_path: Path):
+    write_run(tmp_path, "r1", backend="[red]x[/red]")
+    text = "".join(printed([read_run("r1", tmp_path)], width=200).split())
+    assert "[red]x[/red]" in text
