@@ -1,4 +1,4 @@
-"""Chat: sessions of several turns, the whole history in each prompt, one system prompt shared by all sessions.
+"""Chat: sessions of several turns, the whole history in each prompt, one system prompt shared by all.
 
 history=scripted puts pre-drawn answers into later turns: their prompts are known to the token before the run.
 history=real plans the same prompts as a script, and `segments` that put in what the engine answered. The true
@@ -17,7 +17,7 @@ from workloads.drawing import Drawing, check_count, system_message, too_short
 from workloads.fit import Prompt, PromptTooShort, ReadText, fit, render
 from workloads.lengths import Distribution, OutputLength, parse_length, parse_output, parse_seconds
 from workloads.options import ChatOptions
-from workloads.pool import TextPool, held_back_conversations, without_markers
+from workloads.pool import Beginnings, TextPool, held_back_conversations, without_markers
 
 _HISTORIES = ("scripted", "real")
 
@@ -42,9 +42,12 @@ def draw(options: ChatOptions, drawing: Drawing) -> Plan:
     wanted = check_count("workload.requests", options.requests)
     requests: list[PlannedRequest] = []
     session = 0
+    beginnings = Beginnings()
     while len(requests) < wanted:
         recorded = conversations[order[session % len(order)]] if order else ()
-        drawer = _Session(drawing, lengths, system, drawing.measured, ("measured", session), recorded)
+        drawer = _Session(
+            drawing, lengths, system, drawing.measured, ("measured", session), recorded, beginnings
+        )
         turns = lengths.turns.draw_int(drawing.stream("chat", "turns", session))
         if recorded:
             turns = min(turns, len(recorded))
@@ -54,13 +57,13 @@ def draw(options: ChatOptions, drawing: Drawing) -> Plan:
     warmup = []
     for i in range(drawing.warmup):
         recorded = drawing.corpus.conversations[len(conversations) + i % held_back] if held_back else ()
-        drawer = _Session(drawing, lengths, system, drawing.reserve, ("warmup", i), recorded)
+        drawer = _Session(drawing, lengths, system, drawing.reserve, ("warmup", i), recorded, beginnings)
         warmup += drawer.draw(i, i, 1, real=False)
     return Plan("chat", drawing.seed, tuple(requests), tuple(warmup))
 
 
 class _Session:
-    """Draws the turns of one session; `recorded` text comes before the pool's where a conversation has any."""
+    """Draws the turns of one session; `recorded` text comes before the pool's where there is any."""
 
     def __init__(
         self,
@@ -70,6 +73,7 @@ class _Session:
         pool: TextPool,
         names: tuple[str, int],
         recorded: Sequence[Exchange],
+        beginnings: Beginnings,
     ) -> None:
         self._drawing = drawing
         self._tokenizer = drawing.tokenizer
@@ -78,6 +82,7 @@ class _Session:
         self._pool = pool
         self._names = names
         self._recorded = recorded
+        self._beginnings = beginnings
 
     def draw(self, index: int, session: int, turns: int, *, real: bool) -> list[PlannedRequest]:
         requests = []
@@ -126,7 +131,7 @@ class _Session:
         return prompt
 
     def _answer(self, turn: int, tokens: int) -> None:
-        """Add a scripted answer that makes the conversation exactly `tokens` longer than an empty answer does."""
+        """Add a scripted answer: the conversation gets exactly `tokens` longer than with an empty one."""
         before = list(self._messages)
 
         def build(filler: str) -> list[Message]:
@@ -145,7 +150,11 @@ class _Session:
 
     def _text(self, turn: int, role: str) -> ReadText:
         recorded = self._recorded_text(turn, role)
-        passage = self._pool.passage(self._drawing.stream("chat", *self._names, turn, role, "text"))
+        stream = self._drawing.stream("chat", *self._names, turn, role, "text")
+        if not recorded and turn == 0 and role == "user":
+            number, passage = self._beginnings.draw(self._pool, stream)
+            return lambda characters: number + passage.read(characters)
+        passage = self._pool.passage(stream)
         if not recorded:
             return passage.read
         return lambda characters: f"{recorded}\n\n{passage.read(characters)}"
@@ -169,8 +178,8 @@ def segments_of(tokenizer: Tokenizer, messages: Sequence[Message]) -> tuple[tupl
         literal, found, rest = rest.partition(hole)
         if not found:
             raise UsageError(
-                "This model's chat template leaves out or rewrites earlier answers, so workload.history=real cannot "
-                "build its prompts. Use workload.history=scripted."
+                "This model's chat template leaves out or rewrites earlier answers, so "
+                "workload.history=real cannot build its prompts. Use workload.history=scripted."
             )
         segments += [tuple(tokenizer.encode(literal)), AnswerOf(turn)]
     return (*segments, tuple(tokenizer.encode(rest)))
@@ -205,7 +214,8 @@ def _lengths(options: ChatOptions, drawing: Drawing) -> _Lengths:
         if getattr(options, key) is None and not recorded:
             raise UsageError(
                 f"workload.{key}=null takes the lengths of recorded conversations, and the corpus "
-                f"{drawing.corpus.name} holds none. Give a length, or use workload.corpus.name=sharegpt or messages."
+                f"{drawing.corpus.name} holds none. Give a length, or use "
+                "workload.corpus.name=sharegpt or messages."
             )
 
     def optional(key: str) -> Distribution | None:

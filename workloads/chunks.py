@@ -1,4 +1,4 @@
-"""The store a RAG workload retrieves from: chunks of the corpus, each with one planted fact of the same form."""
+"""The store a RAG workload retrieves from: chunks of the corpus, each with one fact of the same form."""
 
 import math
 from dataclasses import dataclass
@@ -63,8 +63,8 @@ def build_store(
             break
     if len(pieces) < count:
         raise UsageError(
-            f"The corpus {drawing.corpus.name} has text for {len(pieces)} chunks of {chunk_tokens} tokens, and "
-            f"{count} are needed ({kind}). Use a smaller workload.chunks or workload.chunk_tokens."
+            f"The corpus {drawing.corpus.name} has text for {len(pieces)} chunks of {chunk_tokens} "
+            f"tokens, and {count} are needed ({kind}). Lower workload.chunks or workload.chunk_tokens."
         )
     order = drawing.stream("rag", "chunks", kind, "order").permutation(len(pieces))
     depths = drawing.stream("rag", "chunks", kind, "depths").uniforms(count)

@@ -32,7 +32,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """Documents in a fixed order; `conversations` only where the source holds any (their text is in documents too)."""
+    """Documents in a fixed order; conversations, where the source holds any, are documents too."""
 
     name: str
     documents: tuple[Document, ...]
@@ -62,7 +62,8 @@ def read_corpus(options: CorpusOptions) -> Corpus:
     documents = [document for document in documents if document.text.strip()]
     if not documents:
         raise UsageError(
-            f"{_place(options)} holds no text. Point workload.corpus.path at text, or use workload.corpus.name=pydoc."
+            f"{_place(options)} holds no text. Point workload.corpus.path at text, or use "
+            "workload.corpus.name=pydoc."
         )
     return Corpus(options.name, tuple(documents), conversations)
 
@@ -109,7 +110,7 @@ def _limited(documents: Iterator[Document], max_characters: int) -> Iterator[Doc
 
 
 def read_text(path: Path) -> str:
-    """A UTF-8 text file, with line ends as `\\n`. Raises UsageError where it cannot be read or is of another code."""
+    """A UTF-8 text file, with line ends as `\\n`. Raises UsageError where it is none."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -121,7 +122,7 @@ def read_text(path: Path) -> str:
 
 
 def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
-    """(line number, value) of a JSONL file, blank lines skipped. Raises UsageError that names a damaged line."""
+    """(line number, value) of a JSONL file, without blank lines. Raises UsageError that names a bad line."""
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
@@ -146,7 +147,8 @@ def _jsonl(path: Path, column: str) -> Iterator[Document]:
         text = record.get(column) if isinstance(record, dict) else None
         if not isinstance(text, str):
             raise UsageError(
-                f"{path} line {number}: no text under the key {column!r}. Name the right one in workload.corpus.column."
+                f"{path} line {number}: no text under the key {column!r}. Name the right one in "
+                "workload.corpus.column."
             )
         yield Document(f"line {number}", text)
 

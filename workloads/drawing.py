@@ -54,8 +54,8 @@ def check_count(key: str, value: Any, least: int = 1) -> int:
 def too_short(wanted: int, smallest: int) -> UsageError:
     """What to say where template and fixed parts alone are longer than the prompt may be."""
     return UsageError(
-        f"workload.prompt_tokens={wanted} is too short: the chat template and the fixed parts of the prompt already "
-        f"take {smallest} tokens. Use at least workload.prompt_tokens={smallest}."
+        f"workload.prompt_tokens={wanted} is too short: the chat template and the fixed parts of "
+        f"the prompt already take {smallest} tokens. Use at least workload.prompt_tokens={smallest}."
     )
 
 

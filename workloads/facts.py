@@ -1,7 +1,7 @@
-"""Facts to plant in a text: sentences of one form about projects that exist nowhere, with codes found nowhere else.
+"""Facts to plant in a text: sentences of one form, names and codes that the text itself does not hold.
 
-The method is the usual one of long-context recall tests: a sentence that the text does not imply, so that only a
-model that read that place can answer.
+The method is the usual one of long-context recall tests: a sentence that the text does not imply, so that
+only a model that read that place can answer.
 """
 
 import re
@@ -11,18 +11,20 @@ from dataclasses import dataclass
 from harness.core.errors import UsageError
 from workloads.streams import Stream
 
-_FIRST = (
-    "Amber Ancient Autumn Azure Bright Bronze Calm Clever Cobalt Copper Coral Crimson Crystal Distant Eager Eastern "
-    "Emerald Fading Frozen Gentle Golden Granite Hidden Hollow Humble Indigo Iron Ivory Jade Keen Lively Lonely "
-    "Lunar Mellow Misty Modest Noble Northern Olive Patient Pearl Polar Quiet Rapid Rising Ruby Rustic Sandy Scarlet "
-    "Secret Silent Silver Solar Southern Steady Stone Sunny Swift Velvet Violet Wandering Western Wild Winter"
-).split()  # noqa: SIM905
-_SECOND = (
-    "Anchor Badger Beacon Bridge Canyon Castle Cedar Cloud Comet Compass Condor Dolphin Eagle Ember Falcon Fern Forest "
-    "Fountain Garden Glacier Harbor Harvest Hawk Heron Horizon Island Jaguar Juniper Kestrel Lantern Lark Leopard "
-    "Lotus Maple Marble Meadow Meteor Mirror Mountain Oak Ocean Orchid Otter Owl Panther Pebble Pine Planet Prairie "
-    "Raven River Sparrow Summit Thunder Tiger Timber Torch Tower Valley Violin Walnut Whale Willow Zephyr"
-).split()  # noqa: SIM905
+_FIRST = (  # noqa: SIM905
+    "Amber Ancient Autumn Azure Bright Bronze Calm Clever Cobalt Copper Coral Crimson Crystal Distant "
+    "Eager Eastern Emerald Fading Frozen Gentle Golden Granite Hidden Hollow Humble Indigo Iron Ivory "
+    "Jade Keen Lively Lonely Lunar Mellow Misty Modest Noble Northern Olive Patient Pearl Polar Quiet "
+    "Rapid Rising Ruby Rustic Sandy Scarlet Secret Silent Silver Solar Southern Steady Stone Sunny Swift "
+    "Velvet Violet Wandering Western Wild Winter "
+).split()
+_SECOND = (  # noqa: SIM905
+    "Anchor Badger Beacon Bridge Canyon Castle Cedar Cloud Comet Compass Condor Dolphin Eagle Ember "
+    "Falcon Fern Forest Fountain Garden Glacier Harbor Harvest Hawk Heron Horizon Island Jaguar Juniper "
+    "Kestrel Lantern Lark Leopard Lotus Maple Marble Meadow Meteor Mirror Mountain Oak Ocean Orchid Otter "
+    "Owl Panther Pebble Pine Planet Prairie Raven River Sparrow Summit Thunder Tiger Timber Torch Tower "
+    "Valley Violin Walnut Whale Willow Zephyr "
+).split()
 # The last first-words name warm-up facts only, so that a warm-up prompt shares no name with a measured one.
 _WARMUP_WORDS = 8
 _CODES = range(10_000, 100_000)
@@ -60,7 +62,8 @@ def draw_facts(stream: Stream, count: int, taken: set[str], warmup: bool = False
     names: set[str] = set()
     if count > _most(warmup) or len(taken) + count > len(_CODES) // 2:
         raise UsageError(
-            f"{count} planted facts are more than can be told apart. Use a smaller workload.chunks or workload.facts."
+            f"{count} planted facts are more than can be told apart. Use a smaller workload.chunks "
+            "or workload.facts."
         )
     first = _FIRST[-_WARMUP_WORDS:] if warmup else _FIRST[:-_WARMUP_WORDS]
     while len(facts) < count:
@@ -85,7 +88,7 @@ def _pick(stream: Stream, words: Sequence[str]) -> str:
 
 
 def plant(text: str, sentences: Sequence[str], positions: Sequence[int]) -> str:
-    """`text` with each sentence on a line of its own at its position (in characters, ascending; see `gap`)."""
+    """`text` with each sentence on a line of its own at its position (in characters, ascending)."""
     parts: list[str] = []
     done = 0
     for sentence, position in zip(sentences, positions, strict=True):

@@ -8,6 +8,7 @@ Schema history
 """
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +49,13 @@ def save_plan(plan: Plan, path: str | Path) -> None:
             os.fsync(file.fileno())
         temporary.replace(target)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise HarnessError(
-            f"The plan cannot be written to {target}: {error.strerror}. Set workload.save to a place that can be."
+            f"The plan cannot be written to {target}: {error.strerror}. Set workload.save to a "
+            "place that can be."
         ) from error
+    finally:
+        with suppress(OSError):  # gone already where all went well
+            temporary.unlink()
 
 
 def load_plan(path: str | Path) -> Plan:
@@ -73,7 +77,8 @@ def load_plan(path: str | Path) -> Plan:
             phases[record["phase"]].append(request)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise UsageError(
-                f"{source} line {number} is no planned request ({type(error).__name__}: {error}). Save the plan again."
+                f"{source} line {number} is no planned request ({type(error).__name__}: {error}). "
+                "Save the plan again."
             ) from error
     plan = Plan(
         header["workload"],
@@ -90,8 +95,8 @@ def load_plan(path: str | Path) -> Plan:
             )
     if plan.sha256() != header["sha256"]:
         raise UsageError(
-            f"{source} line 1: the SHA-256 in the header is not that of the requests, so the file was changed. "
-            "Save the plan again."
+            f"{source} line 1: the SHA-256 in the header is not that of the requests, so the file "
+            "was changed. Save the plan again."
         )
     return plan
 

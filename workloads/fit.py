@@ -1,9 +1,9 @@
 """The length planner: prompts that have exactly N tokens once rendered and encoded as a whole.
 
-Tokens do not add up: what two texts encode to apart and joined can differ where they meet. So the filler is cut
-where its own tokens end, the whole prompt is encoded, and the cut is moved by what is missing or too much until
-the count is right; where the text leaves no such cut (a character of several tokens, a run of spaces), the
-shorter cut is taken and single-token words make up the rest.
+Tokens do not add up: what two texts encode to apart and joined can differ where they meet. So the filler is
+cut where its own tokens end, the whole prompt is encoded, and the cut is moved by what is missing or too much
+until the count is right; where the text leaves no such cut (a character of several tokens, a run of spaces),
+the shorter cut is taken and single-token words make up the rest.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,6 +15,7 @@ from harness.core.tokenizer import Message, Tokenizer
 Build = Callable[[str], Sequence[Message]]
 ReadText = Callable[[int], str]
 
+_READ_ATTEMPTS = 6
 _CUT_ATTEMPTS = 6
 _PAD_ATTEMPTS = 12
 # Words that are one token in every vocabulary met so far; the loop corrects where they are not.
@@ -56,8 +57,8 @@ def fit(
 ) -> Prompt:
     """Messages `build(filler)` that render to exactly `target` tokens.
 
-    read(n) gives n characters of the text the filler is cut from, always from the same place. Without `target`
-    the wanted length is that of an empty filler plus `extra` tokens. Raises PromptTooShort.
+    read(n) gives n characters of the text the filler is cut from, always from the same place. Without
+    `target` the wanted length is that of an empty filler plus `extra` tokens. Raises PromptTooShort.
     """
 
     def attempt(filler: str) -> Prompt:
@@ -75,7 +76,7 @@ def fit(
 
     below, below_filler = empty, ""
     cut = needed
-    for _ in range(_CUT_ATTEMPTS):
+    for _ in range(_CUT_ATTEMPTS if ends else 0):
         filler = text[: ends[min(cut, len(ends)) - 1]].rstrip()
         prompt = attempt(filler)
         missing = target - len(prompt.ids)
@@ -88,14 +89,18 @@ def fit(
 
 
 def _token_ends(tokenizer: Tokenizer, read: ReadText, needed: int) -> tuple[str, list[int]]:
-    """Text of more than `needed` tokens, and where in it each token ends (as a character position)."""
+    """Text of more than `needed` tokens, and where in it each token ends (as a character position).
+
+    Fewer where the text has next to none: characters a vocabulary lacks encode to nothing.
+    """
     characters = needed * _CHARACTERS_PER_TOKEN + 80
-    while True:
+    for _ in range(_READ_ATTEMPTS):
         text = read(characters).lstrip()
         offsets = tokenizer.encode_with_offsets(text)[1]
         if len(offsets) > needed + 8:
-            return text, [end for _, end in offsets]
+            break
         characters *= 2
+    return text, [end for _, end in offsets]
 
 
 def _pad(attempt: Callable[[str], Prompt], filler: str, missing: int, target: int) -> Prompt:
@@ -111,5 +116,6 @@ def _pad(attempt: Callable[[str], Prompt], filler: str, missing: int, target: in
             if words <= 0:
                 break
     raise HarnessError(
-        f"No prompt of exactly {target} tokens was found in this text. Use a length a few tokens longer or shorter."
+        f"No prompt of exactly {target} tokens was found in this text. Use a length a few tokens "
+        "longer or shorter."
     )

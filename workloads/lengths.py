@@ -20,7 +20,7 @@ _FORMS = 'a number, "LOW..HIGH", "lognormal:MEDIAN:SIGMA" or "lognormal:MEDIAN:S
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """A distribution of positive values; `sigma` is set for a lognormal one, which has its median at `median`."""
+    """A uniform distribution, or where `sigma` is set a lognormal one, clipped to low … high."""
 
     low: float
     high: float
@@ -46,7 +46,10 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class OutputLength:
-    """How long answers are: `fixed` is drawn and enforced; None lets the model stop, at `maximum` at the latest."""
+    """How long answers are: `fixed` is drawn and enforced; None lets the model stop by itself.
+
+    maximum: where it stops at the latest (None: where the context ends).
+    """
 
     fixed: Distribution | None
     maximum: int | None = None
@@ -63,7 +66,7 @@ def parse_seconds(key: str, value: Any) -> Distribution:
 
 
 def parse_output(key: str, value: Any) -> OutputLength:
-    """An output length: any form of `parse_length`, or free, or free:MAX. Raises UsageError that names `key`."""
+    """An output length: as `parse_length`, or free, or free:MAX. Raises UsageError that names `key`."""
     if not (isinstance(value, str) and value.strip().split(":")[0] == "free"):
         return OutputLength(_parse(key, value, whole=True, least=1, also=', or "free", "free:MAX"'))
     parts = value.strip().split(":")

@@ -58,7 +58,8 @@ class ChatOptions(WorkloadOptions):
 
     prompt_tokens: of the first turn, system prompt included; null takes a recorded conversation's own text.
     turns: requests of one session. user_tokens: new user text of each later turn.
-    answer_tokens: length of scripted answers where output_tokens is free (else they are as long as the output).
+    answer_tokens: length of scripted answers where output_tokens is free (else they are as long as the
+        output).
     system_prompt: text all sessions share (null for none).
     system_tokens: make the system prompt exactly this long with corpus text; null leaves it as it is.
     think_time_s: pause between an answer and the next turn.
@@ -77,7 +78,8 @@ class RagOptions(WorkloadOptions):
     """Questions over chunks that are drawn by popularity.
 
     prompt_tokens: null leaves the natural length (chunks and question).
-    chunks: size of the store. chunk_tokens: length of a chunk, about. chunks_per_query: drawn for one question.
+    chunks: size of the store. chunk_tokens: length of a chunk, about. chunks_per_query: drawn for one
+        question.
     zipf_exponent: popularity of the chunk of rank r is proportional to r ** -zipf_exponent (0: all alike).
     order: popular_first (drawn chunks sorted by popularity, so that prefixes repeat) or as_drawn.
     system_prompt: text all requests share (null for none).

@@ -9,6 +9,10 @@ from workloads.streams import Stream
 
 # A fixed share, so that another number of warm-up requests never changes what is measured.
 _WARMUP_SHARE = 0.1
+# Characters in which two beginnings must differ; the longer opening where a corpus has no more of the shorter.
+_OPENING = 4
+_LONG_OPENING = 16
+_ATTEMPTS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +53,33 @@ class TextPool:
         return Passage(self, position)
 
 
+class Beginnings:
+    """Remembers how texts began, so that no two prompts share a prefix by accident."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+        self._drawn = 0
+
+    def draw(self, pool: TextPool, stream: Stream) -> tuple[str, Passage]:
+        """("", a passage with first characters of its own).
+
+        Where the pool has no more of them, any passage and a number to put before it.
+        """
+        self._drawn += 1
+        for attempt in range(_ATTEMPTS):
+            passage = pool.passage(stream)
+            opening = passage.read(_OPENING if attempt < _ATTEMPTS // 2 else _LONG_OPENING)
+            if opening.strip() and opening not in self._seen:
+                self._seen |= {opening, passage.read(_LONG_OPENING)}
+                return "", passage
+        return f"{self._drawn}. ", passage
+
+
 def split_pools(corpus: Corpus, special_texts: Sequence[str]) -> tuple[TextPool, TextPool]:
     """(measured, warm-up): the last tenth of the corpus is kept for warm-up.
 
-    Spellings of the tokenizer's special tokens are broken up with a space, since a marker inside a user's text
-    would end the turn. Raises UsageError for a corpus too small to be split.
+    Spellings of the tokenizer's special tokens are broken up with a space, since a marker inside a user's
+    text would end the turn. Raises UsageError for a corpus too small to be split.
     """
     documents = [
         Document(document.name, without_markers(document.text, special_texts))

@@ -1,9 +1,10 @@
 """Retrieval-augmented questions: popular chunks first, then a question that one of the drawn chunks answers.
 
 Why prefixes are shared: popularity follows Zipf's law, so few chunks are in many prompts, and with
-order=popular_first the drawn chunks stand in order of popularity, so that prompts which have their most popular
-chunks in common begin alike. order=as_drawn is what a retriever that sorts by relevance sends: prefixes are then
-shared only where the same chunk comes first by chance. How much is shared is in each request's tags.
+order=popular_first the drawn chunks stand in order of popularity, so that prompts which have their most
+popular chunks in common begin alike. order=as_drawn is what a retriever that sorts by relevance sends:
+prefixes are then shared only where the same chunk comes first by chance. How much is shared is in each
+request's tags.
 """
 
 from harness.core.errors import UsageError
@@ -81,7 +82,7 @@ class _Questions:
         self._pool = pool
         self._kind = kind
         self._requests: list[PlannedRequest] = []
-        self._shortfalls: list[tuple[int, int]] = []
+        self._shortfalls: list[int] = []
 
     def ask(self, index: int, chunks: list[Chunk]) -> None:
         """Ask for the fact of one of these chunks; the facts of the others are its distractors."""
@@ -90,7 +91,7 @@ class _Questions:
         try:
             prompt = self._prompt(index, chunks, chunks[asked].fact.question, stream)
         except PromptTooShort as error:
-            self._shortfalls.append((error.smallest, index))
+            self._shortfalls.append(error.smallest)
             return
         tokens, most = self._drawing.output(self._output, stream, prompt)
         self._requests.append(
@@ -114,21 +115,23 @@ class _Questions:
     def finish(self) -> tuple[PlannedRequest, ...]:
         """The requests. Raises UsageError where a wanted length was too short for its chunks."""
         if self._shortfalls:
-            smallest, index = max(self._shortfalls)
+            smallest = max(self._shortfalls)
             wanted = 0 if self._length is None else int(self._length.low)
             raise too_short(wanted, smallest)
         return tuple(self._requests)
 
     def _prompt(self, index: int, chunks: list[Chunk], question: str, stream: Stream) -> Prompt:
-        """Chunks first, so that they can be shared; what fills up to the length comes after them, then the question."""
+        """Chunks first, so that they can be shared; then what fills up to the length, then the question."""
         documents = "".join(f"Document {chunk.rank + 1}:\n{chunk.text}\n\n" for chunk in chunks)
         ending = f"Answer from the documents above. {question}"
 
-        def build(filler: str) -> list[Message]:
-            further = f"{_FURTHER}{filler}\n\n" if filler else ""
+        def messages(further: str) -> list[Message]:
             return [*self._system, {"role": "user", "content": documents + further + ending}]
 
+        def build(filler: str) -> list[Message]:
+            return messages(f"{_FURTHER}{filler}\n\n")
+
         if self._length is None:
-            return render(self._drawing.tokenizer, build(""))
+            return render(self._drawing.tokenizer, messages(""))
         passage = self._pool.passage(self._drawing.stream("rag", self._kind, index, "text"))
         return fit(self._drawing.tokenizer, build, passage.read, self._length.draw_int(stream))

@@ -23,9 +23,10 @@ def draw_plan(
 ) -> Plan:
     """Draw (or replay) the plan; the same arguments and corpus give the same bytes on any machine.
 
-    warmup: warm-up requests, whose prompts share nothing with measured ones beyond system prompt and template.
-    context_length: most tokens the engine lets one request hold. The plan is written to `options.save` where that
-    is set. Raises UsageError for anything in the options that cannot be honoured.
+    warmup: warm-up requests, whose prompts share nothing with measured ones beyond system prompt and
+        template.
+    context_length: most tokens the engine lets one request hold. The plan is written to `options.save` where
+    that is set. Raises UsageError for anything in the options that cannot be honoured.
     """
     check_count("load.warmup", warmup, least=0)
     if options.name == "file":
@@ -71,8 +72,9 @@ def check_context(plan: Plan, context_length: int) -> None:
             prompt = _longest_prompt(request, turns)
             if prompt + request.max_output_tokens > context_length:
                 raise UsageError(
-                    f"A {phase} request can come to {prompt} prompt + {request.max_output_tokens} output tokens = "
-                    f"{prompt + request.max_output_tokens}, more than backend.context_length={context_length}. "
+                    f"A {phase} request can come to {prompt} prompt + {request.max_output_tokens} "
+                    f"output tokens = {prompt + request.max_output_tokens}, more than "
+                    f"backend.context_length={context_length}. "
                     "Lower workload.prompt_tokens or workload.output_tokens, or raise backend.context_length."
                 )
 

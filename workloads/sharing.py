@@ -1,4 +1,4 @@
-"""How much of a prompt an ideal prefix cache would already hold: what it shares with any earlier one of the plan."""
+"""How much of a prompt an ideal prefix cache would hold: what it shares with an earlier one of the plan."""
 
 from bisect import bisect_left
 from collections.abc import Iterable

@@ -1,8 +1,8 @@
 """Random numbers that are the same in any process and on any machine.
 
-Every purpose has a stream of its own, named by words and indices, so that one more request, chunk or turn never
-shifts what the others draw. Only uniform doubles are taken from NumPy (its bit generators' streams are fixed
-across versions, the algorithms of its distributions are not); all else is computed from them here.
+Every purpose has a stream of its own, named by words and indices, so that one more request, chunk or turn
+never shifts what the others draw. Only uniform doubles are taken from NumPy (its bit generators' streams are
+fixed across versions, the algorithms of its distributions are not); all else is computed from them here.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """Summarization: one long document with planted facts, and the instruction at its end.
 
-Each document begins at another place of the corpus, with other words than all before it, so that no two prompts
-share a prefix beyond the chat template and the system prompt.
+Each document begins at another place of the corpus, with other words than all before it, so that no two
+prompts share a prefix beyond the chat template and the system prompt.
 """
 
 from harness.core.requests import Plan, PlannedRequest
@@ -11,16 +11,15 @@ from workloads.facts import Fact, codes_in, draw_facts, gap, plant
 from workloads.fit import Prompt, PromptTooShort, fit, render
 from workloads.lengths import Distribution, OutputLength, parse_length, parse_output
 from workloads.options import SummarizationOptions
-from workloads.pool import Passage, TextPool
+from workloads.pool import Beginnings, Passage, TextPool
 
-_INSTRUCTION = "Summarize the document above in a few sentences. Name every project it mentions together with its access code."
-# Facts lie in this part of a document, so that cutting its end to length does not cut a fact off; where it does
-# (a document hardly longer than its facts), they move to its beginning.
+_INSTRUCTION = (
+    "Summarize the document above in a few sentences. Name every project it mentions together with its "
+    "access code."
+)
+# Facts lie in this part of a document, so that cutting its end to length does not cut a fact off; where it
+# does (a document hardly longer than its facts), they move to its beginning.
 _DEEPEST = (0.9, 0.5, 0.0)
-# Characters in which two documents must differ; the longer opening where a corpus has no more of the shorter.
-_OPENING = 4
-_LONG_OPENING = 16
-_ATTEMPTS = 200
 
 
 def draw(options: SummarizationOptions, drawing: Drawing) -> Plan:
@@ -31,10 +30,10 @@ def draw(options: SummarizationOptions, drawing: Drawing) -> Plan:
     output = parse_output("workload.output_tokens", options.output_tokens)
     system = system_message(options.system_prompt)
     codes = codes_in(drawing.measured.text) | codes_in(drawing.reserve.text)
-    openings: set[str] = set()
-    measured = _Documents(drawing, system, length, output, facts, codes, openings, warmup=False)
+    beginnings = Beginnings()
+    measured = _Documents(drawing, system, length, output, facts, codes, beginnings, warmup=False)
     requests = tuple(measured.request(i) for i in range(wanted))
-    reserve = _Documents(drawing, system, length, output, facts, codes, openings, warmup=True)
+    reserve = _Documents(drawing, system, length, output, facts, codes, beginnings, warmup=True)
     return Plan(
         "summarization", drawing.seed, requests, tuple(reserve.request(i) for i in range(drawing.warmup))
     )
@@ -49,7 +48,7 @@ class _Documents:
         output: OutputLength,
         facts: int,
         codes: set[str],
-        openings: set[str],
+        beginnings: Beginnings,
         *,
         warmup: bool,
     ) -> None:
@@ -60,7 +59,7 @@ class _Documents:
         self._output = output
         self._facts = facts
         self._codes = codes
-        self._openings = openings
+        self._beginnings = beginnings
         self._warmup = warmup
         self._kind = "warmup" if warmup else "measured"
         self._pool: TextPool = drawing.reserve if warmup else drawing.measured
@@ -93,7 +92,8 @@ class _Documents:
 
     def _prompt(self, index: int, facts: list[Fact], target: int) -> Prompt:
         sentences = [fact.sentence for fact in facts]
-        opening, passage = self._beginning(index)
+        stream = self._drawing.stream("summarization", self._kind, index, "begin")
+        opening, passage = self._beginnings.draw(self._pool, stream)
         # The shortest document there can be: its opening words and the facts.
         fixed = render(self._tokenizer, self._messages(opening + "\n" + "\n".join(sentences) + "\n"))
         room = target - len(fixed.ids)
@@ -115,7 +115,7 @@ class _Documents:
         return [*self._system, {"role": "user", "content": f"{document}\n\n{_INSTRUCTION}"}]
 
     def _positions(self, index: int, passage: Passage, room: int, deepest: float) -> list[int]:
-        """Where facts go, in characters: one in each of equal parts of the document, at a drawn place in it."""
+        """Where facts go, in characters: one in each of equal parts of the document, at a drawn place."""
         if not self._facts:
             return []
         text = passage.read(room * 8 + 80)
@@ -127,14 +127,3 @@ class _Documents:
             begin, end = (ends[min(i, len(ends) - 1)] for i in (token, token + room // 20))
             positions.append(gap(text, begin, end) if deepest else 0)
         return positions
-
-    def _beginning(self, index: int) -> tuple[str, Passage]:
-        """A passage with first words of its own; a number goes before it where the corpus has no more of them."""
-        for attempt in range(_ATTEMPTS):
-            stream = self._drawing.stream("summarization", self._kind, index, "begin", attempt)
-            passage = self._pool.passage(stream)
-            opening = passage.read(_OPENING if attempt < _ATTEMPTS // 2 else _LONG_OPENING)
-            if opening.strip() and opening not in self._openings:
-                self._openings |= {opening, passage.read(_LONG_OPENING)}
-                return "", passage
-        return f"{index + 1}{' (warm-up)' if self._warmup else ''}. ", passage
