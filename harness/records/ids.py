@@ -4,6 +4,7 @@ import re
 import secrets
 from datetime import UTC, datetime
 
+SAFE_ID = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
 _FOREIGN = re.compile(r"[^a-z0-9.]+")
 _LONGEST_WORD = 24
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from harness.core.errors import RecordError
+from harness.records.ids import SAFE_ID
 from harness.records.schema import (
     EVENT_COLUMNS,
     REQUEST_COLUMNS,
@@ -95,6 +96,8 @@ def read_run(run: str | Path, results_dir: Path = Path("results")) -> Run:
             )
         if record["status"] not in STATUSES:
             raise ValueError(f"unknown status {record['status']!r}")
+        if not SAFE_ID.fullmatch(record["id"]):  # it becomes part of file names
+            raise ValueError(f"unsafe id {record['id']!r}")
         return Run(folder=folder, **{name: record[name] for name in RUN_KEYS if name in record})
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise RecordError(f"{path} is damaged ({_first_line(error)}). {_cure(folder)}") from error

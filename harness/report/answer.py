@@ -90,8 +90,9 @@ def machine_of(run: Run) -> str:
 
 
 def workloads_differ(runs: Sequence[Run]) -> bool:
-    """Whether the runs were asked different things (their plans' hashes differ)."""
-    return len({pick(run.fingerprint, "plan_sha256") for run in runs}) > 1
+    """Whether what is compared was asked different things: other plans, or not the same set of plans (seeds)."""
+    plans = [{pick(run.fingerprint, "plan_sha256") for run in members} for members in _groups(runs).values()]
+    return any(asked != plans[0] for asked in plans)
 
 
 def _what(runs: Sequence[Run]) -> str:

@@ -23,6 +23,8 @@ from harness.report.canvas import drawing, series_style, to_svg
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+Coloured = tuple[int, Run]  # the series a run belongs to
+
 _PARTS = (12, 60)  # fewest and most parts of a window; in between a second each
 _MOST_POINTS = 400  # of one line: more cannot be seen at this size
 _WIDE_RANGE = 15  # between smallest and largest value, from which an axis is logarithmic
@@ -32,17 +34,17 @@ _MB = 1e6
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawn figure. name: of its data file and anchor. reading: how to read it. runs: positions drawn."""
+    """A drawn figure. name: of its data file and anchor. reading: how to read it. series: which are drawn."""
 
     name: str
     title: str
     reading: str
     svg: str
     data: pd.DataFrame
-    runs: list[int] = field(default_factory=list)
+    series: list[int] = field(default_factory=list)
 
 
-def ttft_distribution(runs: Sequence[Run]) -> Figure | None:
+def ttft_distribution(runs: Sequence[Coloured]) -> Figure | None:
     """Share of requests whose first token had come by then."""
 
     def values(run: Run) -> np.ndarray:
@@ -63,7 +65,7 @@ def ttft_distribution(runs: Sequence[Run]) -> Figure | None:
     )
 
 
-def token_gaps(runs: Sequence[Run]) -> Figure | None:
+def token_gaps(runs: Sequence[Coloured]) -> Figure | None:
     """Share of event gaps that are longer, both axes logarithmic."""
 
     def values(run: Run) -> np.ndarray:
@@ -88,22 +90,22 @@ def token_gaps(runs: Sequence[Run]) -> Figure | None:
     )
 
 
-def load_over_time(runs: Sequence[Run]) -> Figure | None:
+def load_over_time(runs: Sequence[Coloured]) -> Figure | None:
     """Token rate and requests in flight since the window opened."""
-    drawn = [(position, run) for position, run in enumerate(runs) if len(run.events) and run.window]
+    drawn = [(series, run) for series, run in runs if len(run.events) and run.window]
     if not drawn:
         return None
     figure, (upper, lower) = drawing(panels=2, height=3.9)
     data = []
-    for position, run in drawn:
+    for series, run in drawn:
         window = _window(run)
         bins = int(np.clip(window.seconds, *_PARTS))
         frame = tokens_over_time(run.events, window, bins)
         frame.insert(0, "run", run.id)
         frame["second"] = _since(frame.pop("ns"), window) + window.seconds / bins / 2
         frame["requests_in_flight"] = _mean_in_flight(run, window, bins)
-        upper.plot(frame["second"], frame["tokens_per_s"], **series_style(position))
-        lower.plot(frame["second"], frame["requests_in_flight"], **series_style(position))
+        upper.plot(frame["second"], frame["tokens_per_s"], **series_style(series))
+        lower.plot(frame["second"], frame["requests_in_flight"], **series_style(series))
         data.append(frame)
     upper.set(ylabel="output tokens/s", ylim=(0, None), xlim=(0, None))
     lower.set(ylabel="in flight", xlabel="seconds of the measured window", ylim=(0, None))
@@ -114,14 +116,14 @@ def load_over_time(runs: Sequence[Run]) -> Figure | None:
         "parts. A steady run is level until its last requests finish alone.",
         svg=to_svg(figure, "load"),
         data=pd.concat(data, ignore_index=True),
-        runs=[position for position, _ in drawn],
+        series=sorted({series for series, _ in drawn}),
     )
 
 
-def memory_over_time(runs: Sequence[Run]) -> Figure | None:
+def memory_over_time(runs: Sequence[Coloured]) -> Figure | None:
     """KV cache in use and the memory of the engine's processes since the window opened."""
     with_kv, with_memory, data = [], [], []
-    for position, run in enumerate(runs):
+    for series, run in runs:
         if not run.window or run.telemetry.empty:
             continue
         window = _window(run)
@@ -130,9 +132,9 @@ def memory_over_time(runs: Sequence[Run]) -> Figure | None:
         for name in (KV_USED_BYTES, KV_RESERVED_BYTES, "pss_bytes"):
             frame[name] = column(rows, name)
         if frame[KV_USED_BYTES].notna().any():
-            with_kv.append((position, frame))
+            with_kv.append((series, frame))
         if frame["pss_bytes"].notna().any():
-            with_memory.append((position, frame))
+            with_memory.append((series, frame))
         data.append(frame)
     panels = [
         (KV_USED_BYTES, "KV used, MB", with_kv),
@@ -143,9 +145,9 @@ def memory_over_time(runs: Sequence[Run]) -> Figure | None:
         return None
     figure, axes = drawing(panels=len(panels), height=1.5 + 1.2 * len(panels))
     for panel, (name, label, frames) in zip(axes, panels, strict=True):
-        for position, frame in frames:
+        for series, frame in frames:
             known = frame[frame[name].notna()]
-            panel.plot(known["second"], known[name] / _MB, **series_style(position))
+            panel.plot(known["second"], known[name] / _MB, **series_style(series))
         panel.set(ylabel=label, ylim=(0, None), xlim=(0, None))
     axes[-1].set_xlabel("seconds of the measured window")
     missing = "" if with_kv else " None of these engines reports its KV cache."
@@ -156,12 +158,12 @@ def memory_over_time(runs: Sequence[Run]) -> Figure | None:
         f"processes.{missing}",
         svg=to_svg(figure, "memory"),
         data=pd.concat(data, ignore_index=True),
-        runs=sorted({position for _, _, frames in panels for position, _ in frames}),
+        series=sorted({series for _, _, frames in panels for series, _ in frames}),
     )
 
 
 def _distribution(
-    runs: Sequence[Run],
+    runs: Sequence[Coloured],
     values_of: Callable[[Run], np.ndarray],
     decorate: Callable[["Axes"], None],
     rising: bool,
@@ -169,10 +171,10 @@ def _distribution(
 ) -> Figure | None:
     """One cumulative line a run: the share that is at most (rising) or more than (not rising) a value."""
     lines = []
-    for position, run in enumerate(runs):
+    for series, run in runs:
         values = np.sort(values_of(run)) if run.window and len(run.requests) else np.array([])
         if len(values):
-            lines.append((position, run, *_cumulative(values, rising)))
+            lines.append((series, run, *_cumulative(values, rising)))
     if not lines:
         return None
     from matplotlib.ticker import LogLocator
@@ -185,13 +187,13 @@ def _distribution(
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_major_formatter("{x:g}")
         axes.xaxis.set_minor_formatter("")
-    for position, _, values, shares in lines:
-        axes.step(values, shares, where="post", **series_style(position))
+    for series, _, values, shares in lines:
+        axes.step(values, shares, where="post", **series_style(series))
     decorate(axes)
     frames = [pd.DataFrame({"run": run.id, "ms": v, "share": shares}) for _, run, v, shares in lines]
-    drawn = [position for position, *_ in lines]
+    drawn = sorted({series for series, *_ in lines})
     data = pd.concat(frames, ignore_index=True)
-    return Figure(svg=to_svg(figure, words["name"]), data=data, runs=drawn, **words)
+    return Figure(svg=to_svg(figure, words["name"]), data=data, series=drawn, **words)
 
 
 def _cumulative(ordered: np.ndarray, rising: bool) -> tuple[np.ndarray, np.ndarray]:

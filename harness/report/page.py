@@ -11,7 +11,7 @@ from harness.report.answer import answer, machine_of
 from harness.report.canvas import DASH_ARRAYS, PALETTE
 from harness.report.figures import Figure, load_over_time, memory_over_time, token_gaps, ttft_distribution
 from harness.report.glossary import GLOSSARY
-from harness.report.labels import differing_options, labels
+from harness.report.labels import differing_options, group_labels, labels
 from harness.report.table import COLUMNS, Cell, cells, error_count, failed_checks
 from harness.report.timeline import timeline
 from harness.report.values import flatten, listed, number, pick
@@ -21,13 +21,20 @@ _UNKNOWN = "not known"
 
 
 @dataclass(frozen=True)
+class Swatch:
+    """A line in a legend: number of its colour, pattern of its dashes."""
+
+    colour: int
+    dashes: str
+
+
+@dataclass(frozen=True)
 class Row:
-    """A run as the page shows it. series: position of its colour; dash: pattern of its line in a legend."""
+    """A run as the page shows it. swatch: its line in a legend."""
 
     run: Run
     label: str
-    series: int
-    dash: str
+    swatch: Swatch
     cells: list[Cell]
     errors: int | None
     failed_checks: list[str]
@@ -52,12 +59,16 @@ class CheckRow:
 def page(runs: Sequence[Run]) -> dict[str, Any]:
     """What the template needs, by name."""
     names = labels(runs)
-    rows = [_row(run, names[run.id], position) for position, run in enumerate(runs)]
-    figures = [draw(runs) for draw in (ttft_distribution, token_gaps, load_over_time, memory_over_time)]
+    groups = group_labels(runs)
+    series = list(dict.fromkeys(groups.values()))
+    coloured = [(series.index(groups[run.id]), run) for run in runs]
+    rows = [_row(run, names[run.id], position) for position, run in coloured]
+    figures = [draw(coloured) for draw in (ttft_distribution, token_gaps, load_over_time, memory_over_time)]
     return {
         "title": _title(runs),
         "answer": answer(runs),
         "rows": rows,
+        "series": [(_swatch(position), label) for position, label in enumerate(series)],
         "columns": COLUMNS,
         "figures": [figure for figure in figures if figure],
         "errors": [error for row in rows for error in _errors(row)],
@@ -69,21 +80,24 @@ def page(runs: Sequence[Run]) -> dict[str, Any]:
     }
 
 
-def _row(run: Run, label: str, position: int) -> Row:
+def _row(run: Run, label: str, series: int) -> Row:
     return Row(
         run=run,
         label=label,
-        series=position % len(PALETTE),
-        dash=DASH_ARRAYS[position // len(PALETTE) % len(DASH_ARRAYS)],
+        swatch=_swatch(series),
         cells=cells(run),
         errors=error_count(run),
         failed_checks=failed_checks(run),
         notes=[str(note) for note in pick(run.fingerprint, "notes") or []],
-        timeline=timeline(run, f"timeline-{position + 1}", position),
+        timeline=timeline(run, f"timeline-{run.id}"),
         config=_pairs(run.config),
         fingerprint=_pairs(run.fingerprint),
         launch=[(phase, " ".join(map(str, line))) for phase, line in run.launch.items() if line],
     )
+
+
+def _swatch(series: int) -> Swatch:
+    return Swatch(series % len(PALETTE), DASH_ARRAYS[series // len(PALETTE) % len(DASH_ARRAYS)])
 
 
 def _errors(row: Row) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ _MOST_VECTOR_LINES = 160  # beyond, an image is smaller than the lines
 WAITING, STREAMING, FAILED = "#e69f00", "#0072b2", "#cc79a7"
 
 
-def timeline(run: Run, name: str, position: int) -> Figure | None:
+def timeline(run: Run, name: str) -> Figure | None:
     """One line a request, at most MOST_REQUESTS of them, evenly sampled. None where nothing was measured."""
     rows = measured(run.requests).dropna(subset=["scheduled_ns"]).sort_values("scheduled_ns", kind="stable")
     if rows.empty or not run.window:
@@ -54,7 +54,6 @@ def timeline(run: Run, name: str, position: int) -> Figure | None:
         reading=sampled.strip(),
         svg=to_svg(figure, name),
         data=data,
-        runs=[position],
     )
 
 

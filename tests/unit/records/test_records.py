@@ -118,6 +118,10 @@ def test_a_full_disk_names_the_cure_and_leaves_no_run(tmp_path: Path):
         (b"{}", "damaged"),
         (json.dumps({"schema": 1, "status": "odd"}).encode(), "unknown status 'odd'"),
         (json.dumps({"schema": 1, "status": "complete"}).encode(), "damaged"),
+        (
+            json.dumps({"schema": 1, "status": "complete", "id": "../../x", "started_at": ""}).encode(),
+            "unsafe id",
+        ),
         (json.dumps({"schema": SCHEMA + 1, "status": "complete"}).encode(), "Update inference-harness"),
     ],
 )

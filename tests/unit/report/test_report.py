@@ -54,7 +54,7 @@ def test_the_data_beside_a_figure_is_what_was_measured(tmp_path: Path):
     report(tmp_path)
     data = tmp_path / "report" / "data"
     assert set(pd.read_csv(data / "ttft.csv")["ms"]) == {80}
-    timeline = pd.read_csv(data / "timeline-1.csv")
+    timeline = pd.read_csv(data / "timeline-r1.csv")
     assert timeline["first_s"].tolist() == pytest.approx([0.08] * 4)
     load = pd.read_csv(data / "load.csv")
     assert load["requests_in_flight"].iloc[1:-1].tolist() == pytest.approx([4] * 10)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from harness.records.reader import Run, read_run
+from harness.records.reader import Run, list_runs, read_run
 from harness.report.answer import answer, machine_of, one_sentence
 from harness.report.labels import differing_options, group_labels, labels
 from harness.report.terminal import summary_table
@@ -63,6 +63,18 @@ def test_different_workloads_are_described_and_not_ranked(tmp_path: Path):
     two = [read_run("r1", tmp_path), read_run("r2", tmp_path)]
     assert "times" not in one_sentence(two)
     assert any("not a ranking" in caution for caution in answer(two).cautions)
+
+
+def test_seeds_repeat_a_comparison_and_do_not_make_it_unequal(tmp_path: Path):
+    for seed in (0, 1):
+        for backend, gap_ms in (("openvino", 20), ("vllm", 10)):
+            plan = {"plan_sha256": f"plan of seed {seed}"}
+            schedule = Schedule(seed=seed, gap_ms=gap_ms)
+            write_run(tmp_path, f"r{seed}-{backend}", schedule, backend=backend, fingerprint=plan)
+    runs = [read_run(name, tmp_path) for name in list_runs(tmp_path)]
+    assert one_sentence(runs).startswith("vllm · chat gave")
+    one_sided = [run for run in runs if run.id != "r1-vllm"]
+    assert "times" not in one_sentence(one_sided)
 
 
 def test_one_run_is_told_with_its_own_figures(tmp_path: Path):
