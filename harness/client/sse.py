@@ -8,7 +8,7 @@ from dataclasses import dataclass
 _BOM = b"\xef\xbb\xbf"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ServerEvent:
     """One dispatched event.
 

@@ -1,5 +1,6 @@
 """The client against a server that knows what it sent: counts, order of instants, sessions, arrival processes."""
 
+import os
 from itertools import pairwise
 from pathlib import Path
 
@@ -223,6 +224,12 @@ def test_progress_tells_how_far_it_is(server: ScriptedServer, tmp_path: Path) ->
     assert last.chunks >= 60
     assert [progress.sent for progress in seen] == sorted(progress.sent for progress in seen)
     assert all(progress.in_flight <= 4 for progress in seen)
+
+
+def test_the_client_stays_on_its_cores(server: ScriptedServer, tmp_path: Path) -> None:
+    core = max(os.sched_getaffinity(0))
+    measured = measure(job(server.base_url, plan(2), tmp_path, cpus=(core,)), quiet)
+    assert measured.client["cpus"] == [core]
 
 
 def test_the_measuring_process_imports_little() -> None:

@@ -2,9 +2,9 @@
 
     python -m tests.support.scripted_server --port 0 --ttft-ms 20 --itl-ms 20
 
-prints `listening on PORT`. It speaks HTTP by a few lines of its own and shares no parsing with the product, so it is an
-oracle. Beside the API it answers `POST /scripted/scripts` ({"default", "by_key", "in_order"}; a key is the
-first prompt id, or the last message's text) and `GET /scripted/record` (what it saw and sent, by arrival).
+prints `listening on PORT`. It speaks HTTP by a few lines of its own and shares no parsing with the product: an
+oracle. Beside the API it answers `POST /scripted/scripts` ({"default", "by_key", "in_order"}; a key is the first
+prompt id, or the last message's text) and `GET /scripted/record` (what it saw and sent, by arrival).
 """
 
 import argparse
@@ -23,6 +23,16 @@ from typing import Any
 from tests.support.scripts import Script
 
 MODEL = "scripted"
+
+
+class StampedProtocol(asyncio.StreamReaderProtocol):
+    """Notes when bytes came in, before anything is done with them."""
+
+    last_read_ns = 0
+
+    def data_received(self, data: bytes) -> None:
+        self.last_read_ns = time.monotonic_ns()
+        super().data_received(data)
 
 
 class Server:
@@ -60,7 +70,7 @@ class Server:
                     for name, _, value in (entry.partition(": ") for entry in rest if entry)
                 }
                 body = await reader.readexactly(int(headers.get("content-length", 0)))
-                received_ns = time.monotonic_ns()
+                received_ns = writer.transport.get_protocol().last_read_ns
                 if not await self._answer(writer, method, path, headers, body, received_ns):
                     break
         with contextlib.suppress(ConnectionError):
@@ -197,8 +207,11 @@ class Answer:
         if self.chunked:
             self.writer.write(b"0\r\n\r\n")
 
-    def _event(self, record: dict[str, Any]) -> None:
-        self._body(b"data: " + json.dumps(record).encode() + b"\n\n")
+    def _event(self, record: dict[str, Any], instants: list[int] | None = None) -> None:
+        data = b"data: " + json.dumps(record).encode() + b"\n\n"
+        if instants is not None:
+            instants.append(time.monotonic_ns())
+        self._body(data)
 
     async def _stream(self) -> bool:
         script = self.script
@@ -247,8 +260,7 @@ class Answer:
         record = self._chunk(delta, "length" if last else None, sent + step)
         if self.with_ids:
             record["choices"][0]["token_ids"] = list(range(sent, sent + step))
-        self.entry["sends"].append(time.monotonic_ns())
-        self._event(record)
+        self._event(record, self.entry["sends"])
         self.entry["tokens"] += step
 
     def _chunk(self, delta: dict[str, Any], finish: str | None, sent: int) -> dict[str, Any]:
@@ -317,12 +329,15 @@ async def _main(options: argparse.Namespace) -> None:
     if options.certificate:
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         tls.load_cert_chain(options.certificate)
-    listening = await asyncio.start_server(
-        server.serve, "127.0.0.1", options.port, ssl=tls, backlog=4096, limit=1 << 26
-    )
+    loop = asyncio.get_running_loop()
+
+    def protocol() -> StampedProtocol:
+        return StampedProtocol(asyncio.StreamReader(limit=1 << 26), server.serve)
+
+    listening = await loop.create_server(protocol, "127.0.0.1", options.port, ssl=tls, backlog=4096)
     print(f"listening on {listening.sockets[0].getsockname()[1]}", flush=True)
     stopped = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
+    loop.add_signal_handler(signal.SIGTERM, stopped.set)
     gc.freeze()
     await stopped.wait()
 
