@@ -2,19 +2,18 @@
 
 import asyncio
 import socket
-import struct
 from collections.abc import Callable
 from time import monotonic_ns
-from typing import Protocol
+from typing import Any, Protocol
 
 import httptools
 
+from harness.client.acknowledged import bytes_acked
 from harness.client.counters import CHUNKS
 from harness.client.exchange import Exchange
 from harness.client.journal import Journal, Kind
 
 ODD_BODY_BYTES = 1 << 16  # kept of a body that is no event stream
-_TCP_INFO_BYTES, _BYTES_ACKED_AT = 192, 120  # struct tcp_info of linux/tcp.h, tcpi_bytes_acked
 _BODY = int(Kind.BODY)
 
 
@@ -53,8 +52,8 @@ class Connection(asyncio.Protocol):
         self._sock = sock
         self._tls = tls
         self._transport: asyncio.Transport | None = None
-        self._parser = httptools.HttpResponseParser(self)
-        self._feed = self._parser.feed_data
+        self._parser: Any = httptools.HttpResponseParser(self)
+        self._feed: Any = self._parser.feed_data
         self._exchange: Exchange | None = None
         self._now = 0
         self._parts: list[bytes] = []
@@ -96,7 +95,7 @@ class Connection(asyncio.Protocol):
             raise RuntimeError("nothing to send, or nowhere to send it")
         self._reset()
         self._exchange = exchange
-        self._acked_before = self._bytes_acked()
+        self._acked_before = bytes_acked(self._sock)
         exchange.sent_ns = monotonic_ns()
         if self._tls:
             self._transport.write(payload)
@@ -220,11 +219,14 @@ class Connection(asyncio.Protocol):
 
     def eof_received(self) -> None:
         """asyncio: the server will send no more; the connection is closed."""
-        self._acked_at_end = self._bytes_acked()
+        self._acked_at_end = bytes_acked(self._sock)
 
     def connection_lost(self, error: Exception | None) -> None:
         """asyncio: gone; whatever was under way ends here, in one of the ways HTTP allows."""
         now = monotonic_ns()
+        # The parser and its protocol hold each other, and no garbage collector runs beside the clock.
+        self._parser = self._feed = None
+        self._transport = None
         if self.closed:
             return
         exchange = self._exchange
@@ -252,22 +254,7 @@ class Connection(asyncio.Protocol):
                     exchange, "disconnected", f"The server closed the connection unanswered{why}."
                 )
 
-    def _bytes_acked(self) -> int:
-        try:
-            info = self._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
-        except OSError:
-            return 0
-        if len(info) < _BYTES_ACKED_AT + 8:
-            return 0
-        acked: int = struct.unpack_from("<Q", info, _BYTES_ACKED_AT)[0]
-        return acked
-
     def _untouched(self) -> bool:
-        """Whether the server's kernel took in not one byte of the request.
-
-        A kernel acknowledges what an open socket receives, at the latest with the close that follows, so a
-        request of which nothing was acknowledged cannot have been read by anyone. (A live connection has
-        acknowledged at least its opening, so 0 means that the system does not tell.)
-        """
-        acked = self._acked_at_end if self._acked_at_end is not None else self._bytes_acked()
+        """Whether the server's kernel took in not one byte of the request. Where nobody knows, it may have."""
+        acked = self._acked_at_end if self._acked_at_end is not None else bytes_acked(self._sock)
         return self._acked_before > 0 and acked == self._acked_before
