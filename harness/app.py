@@ -18,7 +18,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from harness.config import register_schemas, typed
-from harness.core.errors import UsageError
+from harness.core.errors import HarnessError
 from harness.screen import Screen
 from harness.session import Session
 from harness.usage_errors import explain
@@ -37,9 +37,9 @@ def run_command(arguments: list[str]) -> int:
         _hydra_main(arguments, session)
     except KeyboardInterrupt:
         session.interrupted = True
-    except UsageError as error:
-        screen.error(error)
-        return UsageError.exit_code
+    except OSError as error:  # Hydra could not make the sweep's folder
+        screen.error(f"{error.strerror}: {error.filename}. Choose another place with results_dir=FOLDER.")
+        return HarnessError.exit_code
     except Exception as error:
         try:
             explained = explain(error, arguments)

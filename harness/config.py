@@ -44,7 +44,8 @@ class QualityOptions:
 
     name: none or perplexity.
     text: file whose text is predicted; null takes the Python documentation.
-    tokens: length of the text in tokens. window: tokens per independent context; stride: step between windows.
+    tokens: length of the text in tokens. window: tokens per context. stride: step between windows; null is the
+        window, so that windows share nothing.
     chunk: tokens fed at once through the KV cache that is judged; null feeds as the measured run does.
     """
 
@@ -52,7 +53,7 @@ class QualityOptions:
     text: str | None = MISSING
     tokens: int = MISSING
     window: int = MISSING
-    stride: int = MISSING
+    stride: int | None = MISSING
     chunk: int | None = MISSING
 
 

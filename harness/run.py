@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from backends.base import Backend
+from backends.process import free_port
 from backends.registry import make_backend
 from harness.client import ClientJob, Measurement, Progress, measure
 from harness.config import Config
@@ -43,6 +44,8 @@ def prepare(config: Config, screen: Screen) -> Prepared:
     backend = make_backend(config.backend)
     check_load(config.load)
     check_quality(config.quality, backend)
+    if config.backend.port is not None and config.backend.base_url is None:
+        free_port(config.backend.port)
     with screen.phase(f"Model {config.model.name}") as detail:
         model = resolve(config.model.source(), detail)
         backend.check(model)

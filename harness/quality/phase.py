@@ -38,9 +38,9 @@ def check_quality(options: QualityOptions, backend: Backend) -> None:
         raise UsageError(
             f"quality.text={options.text} is no file. Leave it out to use the Python documentation."
         )
-    if not 1 <= options.stride <= options.window or options.window < 2:
+    if not 1 <= _stride(options) <= options.window or options.window < 2:
         raise UsageError(
-            f"quality.window={options.window} quality.stride={options.stride}: the window must be at least 2 tokens "
+            f"quality.window={options.window} quality.stride={_stride(options)}: the window must be at least 2 tokens "
             "and the stride from 1 to the window."
         )
     if options.tokens < 2:
@@ -88,11 +88,15 @@ def measure_quality(
     def log_probs(window: Sequence[int]) -> list[float | None]:
         return _echoed_log_probs(endpoint, window)
 
-    result = perplexity(ids, options.window, options.stride, log_probs, tokenizer, on_window)
+    result = perplexity(ids, options.window, _stride(options), log_probs, tokenizer, on_window)
     result["chunk"] = options.chunk if options.chunk is not None else backend.options.prefill_chunk
     result["text_sha256"] = hashlib.sha256(text.encode()).hexdigest()
     result["sees_kv_cache"] = abilities.logprobs_see_kv
     return result
+
+
+def _stride(options: QualityOptions) -> int:
+    return options.window if options.stride is None else options.stride
 
 
 def _echoed_log_probs(endpoint: Endpoint, ids: Sequence[int]) -> list[float | None]:

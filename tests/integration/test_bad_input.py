@@ -1,0 +1,100 @@
+"""Everything a user can get wrong: one clear message, the right exit code, no traceback, nothing half-written."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_line import Done, leftovers, records, run
+from tests.support.fixtures import ScriptedServer
+from tests.support.scripts import Script
+
+
+def endpoint(server: ScriptedServer, *more: str) -> list[str]:
+    return ["harness", "backend=endpoint", f"backend.base_url={server.base_url}", *more]
+
+
+def assert_one_clear_message(done: Done, status: int, *words: str) -> None:
+    assert done.status == status, done.err
+    assert done.err.count("Error:") == 1
+    assert "Traceback" not in done.err + done.out
+    message = done.err[done.err.index("Error:") :]
+    for word in words:
+        assert word in message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["load.concurency=4"], ["Did you mean load.concurrency?"]),
+        (["load.concurrency=four"], ["a whole number"]),
+        (["workload=poetry"], ["Choices:", "rag"]),
+        (["rag"], ["KEY=VALUE"]),
+        (["load.concurrency=0"], ["load.concurrency"]),
+        (["load=poisson", "load.rate=0"], ["load.rate"]),
+        (["workload.output_tokens=lots"], ["workload.output_tokens"]),
+        (["workload.prompt_tokens=10"], ["workload.prompt_tokens"]),
+        (["backend=endpoint"], ["backend.base_url"]),
+        (["model=path", "model.path=/nowhere/model.gguf"], ["model.path", "does not exist"]),
+        (["backend.kv_dtype=fp8"], ["backend.kv_dtype", "int8"]),
+        (["workload=rag", "workload.prompt_tokens=9000"], ["workload.prompt_tokens", "backend.context_length"]),
+        (["backend.context_length=100000"], ["backend.context_length", "8192"]),
+        (["workload.corpus.name=folder", "workload.corpus.path=."], ["workload.corpus.path"]),
+        (["quality=perplexity", "quality.text=missing.txt"], ["quality.text"]),
+        (["quality=perplexity", "quality.stride=0"], ["quality.stride"]),
+        (["workload=file"], ["workload.path"]),
+    ],
+)
+def test_wrong_usage_starts_nothing(arguments: list[str], words: list[str], tmp_path: Path):
+    done = run(["harness", *arguments], tmp_path)
+    assert_one_clear_message(done, 2, *words)
+    assert records(tmp_path / "results") == []
+    assert leftovers(tmp_path / "results") == []
+
+
+def test_a_model_that_does_not_fit_the_engine(tmp_path: Path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text(
+        '{"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 64, "vocab_size": 100,'
+        ' "max_position_embeddings": 8192}'
+    )
+    (folder / "model.safetensors").write_bytes(b"weights")
+    done = run(["harness", "model=path", f"model.path={folder}"], tmp_path)
+    assert_one_clear_message(done, 2, "openvino_model.xml")
+
+
+def test_a_port_in_use(tmp_path: Path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        done = run(["harness", f"backend.port={taken.getsockname()[1]}", "load.warmup=0"], tmp_path)
+    assert_one_clear_message(done, 2, "backend.port")
+    assert records(tmp_path / "results") == []
+
+
+def test_an_endpoint_that_is_down(tmp_path: Path):
+    done = run(["harness", "backend=endpoint", "backend.base_url=http://127.0.0.1:1"], tmp_path)
+    assert_one_clear_message(done, 1, "http://127.0.0.1:1", "backend.base_url")
+
+
+def test_an_endpoint_that_wants_a_key(server: ScriptedServer, tmp_path: Path):
+    body = '{"error": {"message": "Incorrect API key provided"}}'
+    server.play(Script(status=401, body=body, content_type="application/json"))
+    secret = "sk-a-secret-that-must-not-be-seen"
+    done = run(endpoint(server), tmp_path, OPENAI_API_KEY=secret)
+    assert_one_clear_message(done, 1, "401", "Incorrect API key provided")
+    written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    assert all(secret.encode() not in content for content in written)
+    assert secret not in done.out + done.err
+
+
+def test_an_engine_environment_that_lacks_the_engine(tmp_path: Path):
+    done = run(["harness", "backend.python=/usr/bin/env", "load.warmup=0"], tmp_path)
+    assert_one_clear_message(done, 2, "backend.python=/usr/bin/env")
+
+
+def test_results_that_cannot_be_written(server: ScriptedServer, tmp_path: Path):
+    (tmp_path / "results").write_text("a file where the folder should be")
+    done = run(endpoint(server, "workload.requests=1"), tmp_path)
+    assert_one_clear_message(done, 1, "results_dir")
