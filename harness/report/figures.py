@@ -95,6 +95,8 @@ def load_over_time(runs: Sequence[Coloured]) -> Figure | None:
     drawn = [(series, run) for series, run in runs if len(run.events) and run.window]
     if not drawn:
         return None
+    from matplotlib.ticker import MaxNLocator
+
     figure, (upper, lower) = drawing(panels=2, height=3.9)
     data = []
     for series, run in drawn:
@@ -108,6 +110,7 @@ def load_over_time(runs: Sequence[Coloured]) -> Figure | None:
         lower.plot(frame["second"], frame["requests_in_flight"], **series_style(series))
         data.append(frame)
     upper.set(ylabel="output tokens/s", ylim=(0, None), xlim=(0, None))
+    lower.yaxis.set_major_locator(MaxNLocator(integer=True))
     lower.set(ylabel="in flight", xlabel="seconds of the measured window", ylim=(0, None))
     return Figure(
         name="load",

@@ -38,6 +38,7 @@ class Row:
     cells: list[Cell]
     errors: int | None
     failed_checks: list[str]
+    passed_checks: int
     notes: list[str]
     timeline: Figure | None
     config: list[tuple[str, str]]
@@ -88,6 +89,7 @@ def _row(run: Run, label: str, series: int) -> Row:
         cells=cells(run),
         errors=error_count(run),
         failed_checks=failed_checks(run),
+        passed_checks=sum(check["ok"] is True for check in run.validity),
         notes=[str(note) for note in pick(run.fingerprint, "notes") or []],
         timeline=timeline(run, f"timeline-{run.id}"),
         config=_pairs(run.config),
