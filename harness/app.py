@@ -18,7 +18,6 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from harness.config import register_schemas, typed
-from harness.core.errors import HarnessError
 from harness.screen import Screen
 from harness.session import Session
 from harness.usage_errors import explain
@@ -37,12 +36,9 @@ def run_command(arguments: list[str]) -> int:
         _hydra_main(arguments, session)
     except KeyboardInterrupt:
         session.interrupted = True
-    except OSError as error:  # Hydra could not make the sweep's folder
-        screen.error(f"{error.strerror}: {error.filename}. Choose another place with results_dir=FOLDER.")
-        return HarnessError.exit_code
     except Exception as error:
         try:
-            explained = explain(error, arguments)
+            explained = explain(error)
         except Exception:
             session.unexpected(error)
             return 1

@@ -8,7 +8,7 @@ from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from harness.core.errors import UsageError
+from harness.core.errors import HarnessError, RecordError, UsageError
 from harness.help import GROUPS, choices_of
 
 # What OmegaConf calls a type it wanted, and what a person calls it.
@@ -19,8 +19,15 @@ _TYPES = (
 )
 
 
-def explain(error: Exception, arguments: list[str]) -> UsageError:
-    """The error a person can act on; `error` is what Hydra or OmegaConf raised while composing `arguments`."""
+def explain(error: Exception) -> HarnessError:
+    """The error a person can act on; `error` is what Hydra or OmegaConf raised while composing.
+
+    Anything else is raised again.
+    """
+    if isinstance(error, OSError) and error.filename is not None:  # Hydra could not make the sweep's folder
+        return RecordError(
+            f"{error.strerror}: {error.filename}. Choose another place with results_dir=FOLDER."
+        )
     if not isinstance(error, HydraException | OmegaConfBaseException):
         raise error
     if isinstance(error, OverrideParseException):

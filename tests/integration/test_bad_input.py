@@ -37,7 +37,10 @@ def assert_one_clear_message(done: Done, status: int, *words: str) -> None:
         (["backend=endpoint"], ["backend.base_url"]),
         (["model=path", "model.path=/nowhere/model.gguf"], ["model.path", "does not exist"]),
         (["backend.kv_dtype=fp8"], ["backend.kv_dtype", "int8"]),
-        (["workload=rag", "workload.prompt_tokens=9000"], ["workload.prompt_tokens", "backend.context_length"]),
+        (
+            ["workload=rag", "workload.prompt_tokens=9000"],
+            ["workload.prompt_tokens", "backend.context_length"],
+        ),
         (["backend.context_length=100000"], ["backend.context_length", "8192"]),
         (["workload.corpus.name=folder", "workload.corpus.path=."], ["workload.corpus.path"]),
         (["quality=perplexity", "quality.text=missing.txt"], ["quality.text"]),

@@ -98,7 +98,9 @@ def test_a_failing_middle_job_does_not_stop_the_sweep(server: ScriptedServer, tm
 
 def test_an_impossible_job_of_a_sweep_has_its_row(server: ScriptedServer, tmp_path: Path):
     done = run(
-        command(server, "-m", "workload=rag", "workload.prompt_tokens=700,9000,800", "backend.context_length=4096"),
+        command(
+            server, "-m", "workload=rag", "workload.prompt_tokens=700,9000,800", "backend.context_length=4096"
+        ),
         tmp_path,
     )
     assert done.status == 1
@@ -108,7 +110,9 @@ def test_an_impossible_job_of_a_sweep_has_its_row(server: ScriptedServer, tmp_pa
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
-def test_an_interruption_keeps_what_was_measured(server: ScriptedServer, tmp_path: Path, sent: signal.Signals):
+def test_an_interruption_keeps_what_was_measured(
+    server: ScriptedServer, tmp_path: Path, sent: signal.Signals
+):
     quick, slow = Script(ttft_ms=5, itl_ms=1), Script(ttft_ms=10, itl_ms=3000)
     # First job: one warm-up, six requests. Second: its warm-up, two requests, then it hangs.
     server.play(slow, in_order=[quick] * 10)
@@ -159,7 +163,9 @@ def test_a_report_is_made_again_from_records(server: ScriptedServer, tmp_path: P
 
 
 def test_a_saved_plan_is_replayed_to_the_same_hash(server: ScriptedServer, tmp_path: Path):
-    saved = run(command(server, "workload=rag", "workload.prompt_tokens=700", "workload.save=plan.jsonl"), tmp_path)
+    saved = run(
+        command(server, "workload=rag", "workload.prompt_tokens=700", "workload.save=plan.jsonl"), tmp_path
+    )
     assert saved.status == 0, saved.err
     overrides = ["backend=endpoint", f"backend.base_url={server.base_url}", "load.warmup=1"]
     replayed = run(["harness", *overrides, "workload=file", "workload.path=plan.jsonl"], tmp_path)
