@@ -6,7 +6,7 @@ from typing import Any
 
 from omegaconf import MISSING
 
-from backends.base import Capabilities, Endpoint, EngineOptions
+from backends.base import Capabilities, Endpoint, EngineOptions, LaunchSpec
 from backends.exposition import own_metrics
 from backends.foreign_metrics import sglang_metrics, vllm_metrics
 from backends.http_calls import Unreachable, get, server_words
@@ -84,8 +84,9 @@ class EndpointBackend:
                 "backend.extra_args cannot be given to a server that is already running. Leave it empty."
             )
 
-    def launch(self, model: ModelFiles, port: int, threads: int) -> None:
+    def launch(self, model: ModelFiles, port: int, threads: int) -> LaunchSpec | None:
         """Nothing to start."""
+        return None
 
     def endpoint(self, model: ModelFiles, port: int) -> Endpoint:
         """The server, its model's name (asked for where backend.model_name is null) and the key's header.

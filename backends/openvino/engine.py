@@ -24,7 +24,8 @@ except ImportError as error:
     ) from error
 
 log = logging.getLogger("openvino")
-BLOCK_TOKENS = 32  # fixed by the library on CPU; a request's KV grows in whole blocks
+# A request's KV grows in whole blocks, whose size in tokens the library fixes by device (GPU: read, never run here).
+_BLOCK_TOKENS_CPU, _BLOCK_TOKENS_GPU = 32, 16
 _FEWEST_BLOCKS = 2
 
 
@@ -35,24 +36,25 @@ def load(config: EngineConfig) -> Engine:
     (scales and zero points included), which only a pipeline that has computed something tells. So one token
     is generated, and the pipeline is built again if the first guess was off by a block or more.
     """
-    guess = (config.kv_bytes_per_token or config.kv_bytes / config.context_length) * BLOCK_TOKENS
+    block_tokens = _BLOCK_TOKENS_CPU if config.device == "CPU" else _BLOCK_TOKENS_GPU
+    guess = (config.kv_bytes_per_token or config.kv_bytes / config.context_length) * block_tokens
     blocks = max(_FEWEST_BLOCKS, int(config.kv_bytes / guess))
     pipeline = _build(config, blocks)
     block_bytes = _first_token(pipeline) / blocks
     exact = int(config.kv_bytes / block_bytes)
-    if exact * BLOCK_TOKENS < config.context_length:
+    if exact * block_tokens < config.context_length:
         raise EngineError(
-            f"backend.kv_bytes={config.kv_bytes} holds {exact * BLOCK_TOKENS} tokens of {config.kv_dtype} "
+            f"backend.kv_bytes={config.kv_bytes} holds {exact * block_tokens} tokens of {config.kv_dtype} "
             f"KV, less than backend.context_length={config.context_length}. Give at least "
-            f"{-(-config.context_length // BLOCK_TOKENS) * int(block_bytes)} bytes, or a shorter context."
+            f"{-(-config.context_length // block_tokens) * int(block_bytes)} bytes, or a shorter context."
         )
     if exact != blocks:
         log.info("a KV block has %d bytes, not %d: loading again with %d blocks", block_bytes, guess, exact)
         del pipeline
         pipeline = _build(config, exact)
         _first_token(pipeline)
-    log.info("ready: %d KV blocks of %d tokens, %d bytes", exact, BLOCK_TOKENS, exact * block_bytes)
-    return OpenVinoEngine(pipeline, exact * BLOCK_TOKENS, config)
+    log.info("ready: %d KV blocks of %d tokens, %d bytes", exact, block_tokens, exact * block_bytes)
+    return OpenVinoEngine(pipeline, exact, block_tokens, config)
 
 
 def _build(config: EngineConfig, blocks: int) -> Any:
@@ -105,14 +107,17 @@ class _Running:
 class OpenVinoEngine:
     """One pipeline and the requests in it; see `backends.serving.engine.Engine`."""
 
-    def __init__(self, pipeline: Any, capacity_tokens: int, config: EngineConfig) -> None:
-        self.capacity_tokens = capacity_tokens
+    def __init__(self, pipeline: Any, blocks: int, block_tokens: int, config: EngineConfig) -> None:
+        self.capacity_tokens = blocks * block_tokens
+        self._blocks = blocks
         self._pipeline = pipeline
         self._config = config
-        self._requests: dict[int, _Running] = {}
+        self._requests: dict[int, _Running] = {}  # inside the library
+        # With split prefill the library limits the tokens of a step but not the requests in it; done here.
+        self._queue: dict[int, tuple[list[int], Sampling]] = {}  # in order of arrival
 
     def add(self, request_id: int, ids: list[int], sampling: Sampling) -> None:
-        """Queue a request in the library; raises ValueError where it cannot be honoured."""
+        """Queue a request; raises ValueError where it cannot be honoured."""
         if sampling.prompt_logprobs and self._config.prefix_cache:
             # Blocks found in the prefix cache are not computed again, and the library then returns no
             # log-probabilities for their tokens: a list that is silently too short.
@@ -120,6 +125,25 @@ class OpenVinoEngine:
                 "Log-probabilities of the prompt need backend.prefix_cache=false: OpenVINO gives none for "
                 "cached tokens."
             )
+        self._queue[request_id] = ids, sampling
+
+    def _admit(self) -> list[RequestOutput]:
+        """Hand waiting requests to the library while fewer than `max_running` are in it."""
+        refused = []
+        while self._queue and len(self._requests) < self._config.max_running:
+            request_id = next(iter(self._queue))
+            ids, sampling = self._queue.pop(request_id)
+            prompt = openvino.Tensor(np.array([ids], dtype=np.int64))
+            try:
+                handle = self._pipeline.add_request(request_id, prompt, self._generation(sampling))
+            except RuntimeError as error:
+                words = str(error).strip().splitlines()[-1]
+                refused.append(RequestOutput(request_id, error=f"OpenVINO refuses this request: {words}"))
+            else:
+                self._requests[request_id] = _Running(handle, len(ids), sampling)
+        return refused
+
+    def _generation(self, sampling: Sampling) -> Any:
         wanted = genai.GenerationConfig()
         wanted.max_new_tokens = max(1, sampling.max_tokens)
         wanted.min_new_tokens = sampling.min_tokens
@@ -135,27 +159,25 @@ class OpenVinoEngine:
             wanted.rng_seed = sampling.seed
         wanted.echo = sampling.prompt_logprobs
         wanted.logprobs = int(sampling.logprobs or sampling.prompt_logprobs)
-        prompt = openvino.Tensor(np.array([ids], dtype=np.int64))
-        try:
-            handle = self._pipeline.add_request(request_id, prompt, wanted)
-        except RuntimeError as error:
-            raise ValueError(f"OpenVINO refuses this request: {str(error).splitlines()[-1]}") from error
-        self._requests[request_id] = _Running(handle, len(ids), sampling)
+        return wanted
 
     def cancel(self, request_id: int) -> None:
         """Tell the library; it frees the request's blocks in its next step."""
+        self._queue.pop(request_id, None)
         running = self._requests.pop(request_id, None)
         if running is not None:
             running.handle.cancel()
 
     def has_work(self) -> bool:
         """Also true while the library has yet to drop a cancelled request."""
-        return bool(self._pipeline.has_non_finished_requests())
+        return bool(self._queue) or bool(self._pipeline.has_non_finished_requests())
 
     def step(self) -> list[RequestOutput]:
         """One step of the library: a chunk of prefill, or a token for every running request, or both."""
+        outputs = self._admit()
+        if not self._pipeline.has_non_finished_requests():
+            return outputs
         self._pipeline.step()
-        outputs: list[RequestOutput] = []
         for request_id, running in list(self._requests.items()):
             while running.handle.can_read():
                 told = running.handle.read().values()
@@ -167,23 +189,25 @@ class OpenVinoEngine:
         return outputs
 
     def gauges(self) -> dict[str, float]:
-        """Bytes and running requests. The library counts no prefix hits and no preemptions, so neither is
-        told.
+        """Bytes and running requests; the library counts neither prefix hits nor preemptions.
 
         Its usage is that of the last step, in percent, and not updated when requests end: with nothing
         running nothing is used. Blocks kept only for prefix hits are not in it (they are free to be taken).
+        A request that was pushed out of the cache and waits to be computed again is not running.
         """
         metrics = self._pipeline.get_metrics()
         running = min(metrics.scheduled_requests, len(self._requests))
-        used = metrics.cache_usage / 100 * metrics.kv_cache_size_in_bytes if self._requests else 0.0
+        blocks = round(metrics.cache_usage / 100 * self._blocks) if self._requests else 0
+        reserved = metrics.kv_cache_size_in_bytes
         return {
             REQUESTS_RUNNING: running,
-            KV_USED_BYTES: round(used),
-            KV_RESERVED_BYTES: metrics.kv_cache_size_in_bytes,
+            KV_USED_BYTES: blocks * reserved / self._blocks,
+            KV_RESERVED_BYTES: reserved,
         }
 
     def close(self) -> None:
         """Drop the pipeline and its memory."""
+        self._queue.clear()
         self._requests.clear()
         del self._pipeline
 

@@ -57,7 +57,9 @@ def test_stop_ends_the_whole_tree(tmp_path: Path) -> None:
     engine.stop()
 
 
-@pytest.mark.parametrize("forked_copy", [False, True], ids=["alone", "with a forked copy that holds the socket"])
+@pytest.mark.parametrize(
+    "forked_copy", [False, True], ids=["alone", "with a forked copy that holds the socket"]
+)
 def test_killing_the_harness_outright_ends_the_whole_tree(tmp_path: Path, forked_copy: bool) -> None:
     log = tmp_path / "engine.log"
     arguments = [sys.executable, "-c", _HARNESS, str(log), _TREE, *(["fork"] if forked_copy else [])]
@@ -116,7 +118,9 @@ def test_a_command_that_does_not_exist_is_one_clear_error(tmp_path: Path) -> Non
 
 def test_output_environment_cores_and_last_words(tmp_path: Path) -> None:
     core = min(os.sched_getaffinity(0))
-    program = "import os; print(os.environ['GREETING'], os.sched_getaffinity(0)); raise SystemExit('\\n'.join('abcd'))"
+    program = (
+        "import os; print(os.environ['GREETING'], os.sched_getaffinity(0)); raise SystemExit('a\\nb\\nc\\nd')"
+    )
     spec = LaunchSpec((sys.executable, "-c", program), env={"GREETING": "hello"})
     with EngineProcess.start(spec, tmp_path / "engine.log", [core]) as engine:
         wait_until(lambda: not engine.alive(), "the engine ends")

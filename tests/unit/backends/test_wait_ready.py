@@ -51,7 +51,9 @@ def answering(*statuses: int) -> Iterator[tuple[str, list[tuple[str, dict[str, A
 
 
 def _sleeping(tmp_path: Path) -> EngineProcess:
-    return EngineProcess.start(LaunchSpec(("sh", "-c", "echo still loading; exec sleep 1000")), tmp_path / "log")
+    return EngineProcess.start(
+        LaunchSpec(("sh", "-c", "echo still loading; exec sleep 1000")), tmp_path / "log"
+    )
 
 
 def test_it_waits_until_a_completion_is_answered(tmp_path: Path) -> None:
@@ -83,7 +85,10 @@ def test_a_dying_engine_fails_at_once_with_its_last_words(tmp_path: Path) -> Non
 
 def test_an_engine_that_never_answers_is_given_up_with_its_last_words(tmp_path: Path) -> None:
     url = f"http://127.0.0.1:{free_port()}"
-    with _sleeping(tmp_path) as process, pytest.raises(EngineError, match=r"start_timeout_s=0\.3(.|\n)*still loading"):
+    with (
+        _sleeping(tmp_path) as process,
+        pytest.raises(EngineError, match=r"start_timeout_s=0\.3(.|\n)*still loading"),
+    ):
         wait_ready(Endpoint(url, "m"), endpoint(url), process, 0.3)
 
 

@@ -1,0 +1,214 @@
+"""Servers that somebody else runs: their names for things, and what is never written down."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backends.process import free_port
+from backends.registry import backend_names, backend_options, make_backend
+from backends.serving.metrics import expose
+from harness.core import metric_names as names
+from harness.core.errors import EndpointError, UsageError
+from harness.core.geometry import ModelGeometry
+from harness.core.model_store import ModelFiles
+from tests.support.backends import endpoint, unknown
+
+_MODEL = ModelFiles("any", Path("/"), Path("/"), ModelGeometry(1, 1, 1, 1, 1, 1), "0")
+
+_VLLM = """
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{engine="0",model_name="m"} 3.0
+# TYPE vllm:num_requests_waiting gauge
+vllm:num_requests_waiting{engine="0",model_name="m"} 2.0
+# TYPE vllm:kv_cache_usage_perc gauge
+vllm:kv_cache_usage_perc{engine="0",model_name="m"} 0.25
+# TYPE vllm:cache_config_info gauge
+vllm:cache_config_info{block_size="128",engine="0",kv_cache_memory_bytes="2147483648",num_gpu_blocks="728"} 1.0
+# TYPE vllm:prefix_cache_queries_total counter
+vllm:prefix_cache_queries_total{engine="0"} 1000.0
+# TYPE vllm:prefix_cache_hits_total counter
+vllm:prefix_cache_hits_total{engine="0"} 640.0
+# TYPE vllm:num_preemptions_total counter
+vllm:num_preemptions_total{engine="0"} 1.0
+# TYPE vllm:prompt_tokens_total counter
+vllm:prompt_tokens_total{engine="0"} 1000.0
+# TYPE vllm:generation_tokens_total counter
+vllm:generation_tokens_total{engine="0"} 77.0
+"""
+_SGLANG = """
+# TYPE sglang:num_running_reqs gauge
+sglang:num_running_reqs{model_name="m"} 4.0
+# TYPE sglang:num_queue_reqs gauge
+sglang:num_queue_reqs{model_name="m"} 1.0
+# TYPE sglang:kv_used_tokens gauge
+sglang:kv_used_tokens{model_name="m"} 8192.0
+# TYPE sglang:max_total_num_tokens gauge
+sglang:max_total_num_tokens{model_name="m"} 32768.0
+# TYPE sglang:kv_cache_memory_usage_gb gauge
+sglang:kv_cache_memory_usage_gb{model_name="m"} 0.5
+"""
+
+
+@contextmanager
+def listing(status: int, body: bytes) -> Iterator[tuple[str, list[str | None]]]:
+    """A server whose /v1/models answers this; it keeps the keys it was shown."""
+    keys: list[str | None] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            keys.append(self.headers["Authorization"])
+            self.send_response(status if self.path == "/v1/models" else 404)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", keys
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture(autouse=True)
+def _no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
+
+@pytest.mark.parametrize("suffix", ["", "/", "/v1", "/v1/"])
+def test_the_url_may_end_in_v1_or_not_and_the_model_is_asked_for(suffix: str) -> None:
+    with listing(200, b'{"data": [{"id": "tiny"}]}') as (url, _):
+        found = endpoint(url + suffix).endpoint(_MODEL, 0)
+    assert (found.base_url, found.model_name, dict(found.headers)) == (url, "tiny", {})
+
+
+def test_a_named_model_is_not_asked_for() -> None:
+    found = endpoint("https://example.org/v1", model_name="big").endpoint(_MODEL, 0)
+    assert (found.base_url, found.model_name) == ("https://example.org", "big")
+
+
+def test_the_key_comes_from_the_environment_and_is_shown_to_the_server_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MY_KEY", "s3cret")
+    with listing(200, b'{"data": [{"id": "tiny"}]}') as (url, keys):
+        backend = endpoint(url, api_key_env="MY_KEY")
+        found = backend.endpoint(_MODEL, 0)
+    assert keys == ["Bearer s3cret"]
+    assert found.headers == {"Authorization": "Bearer s3cret"}
+    assert "s3cret" not in repr(found) + repr(backend.options) + str(vars(backend))
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "words"),
+    [
+        (401, b"", "OPENAI_API_KEY"),
+        (404, b"<html>nothing here</html>", r"404 \(<html>nothing here"),
+        (200, b"no json", r"backend\.model_name"),
+        (200, b'{"data": []}', r"backend\.model_name"),
+        (200, b'{"data": [{"id": "a"}, {"id": "b"}]}', "a, b"),
+    ],
+)
+def test_what_to_do_is_said_when_the_model_cannot_be_asked_for(status: int, body: bytes, words: str) -> None:
+    with listing(status, body) as (url, _), pytest.raises(EndpointError, match=words):
+        endpoint(url).endpoint(_MODEL, 0)
+
+
+def test_an_absent_server_is_an_error() -> None:
+    with pytest.raises(EndpointError, match=r"No server answers(.|\n)*backend\.base_url"):
+        endpoint(f"http://127.0.0.1:{free_port()}").endpoint(_MODEL, 0)
+
+
+@pytest.mark.parametrize(
+    ("url", "changes", "words"),
+    [
+        (None, {}, r"backend\.base_url"),
+        ("localhost:8000", {}, "http://"),
+        ("http://h", {"api": "grpc"}, "completions or chat"),
+        ("http://h", {"kv_dtype": "f16"}, r"backend\.kv_dtype"),
+        ("http://h", {"prefix_cache": False}, r"backend\.prefix_cache"),
+        ("http://h", {"extra_args": ["--x"]}, r"backend\.extra_args"),
+    ],
+)
+def test_what_cannot_be_honoured_is_a_usage_error(
+    url: str | None, changes: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(UsageError, match=words):
+        endpoint(url, **changes).check(_MODEL)
+
+
+def test_capabilities_are_as_told() -> None:
+    backend = endpoint("http://h", ignore_eos=False, return_token_ids=True)
+    backend.check(_MODEL)
+    assert backend.capabilities().ignore_eos is False
+    assert backend.request_extras() == {"return_token_ids": True}
+    assert backend.launch(_MODEL, 1, 1) is None
+    assert endpoint("http://h", api="chat").capabilities().prompt_logprobs is False
+
+
+def test_vllm_metrics_become_the_common_ones() -> None:
+    assert endpoint("http://h").common_metrics(_VLLM) == {
+        names.REQUESTS_RUNNING: 3,
+        names.REQUESTS_WAITING: 2,
+        names.KV_RESERVED_BYTES: 2 << 30,
+        names.KV_USED_BYTES: 1 << 29,
+        names.PREFIX_QUERY_TOKENS: 1000,
+        names.PREFIX_HIT_TOKENS: 640,
+        names.PREEMPTIONS: 1,
+        names.PROMPT_TOKENS: 1000,
+        names.GENERATED_TOKENS: 77,
+    }
+
+
+def test_replicas_are_added_up_and_each_pool_has_its_own_share() -> None:
+    second = _VLLM.replace('engine="0"', 'engine="1"').replace("0.25", "0.75")
+    body = "\n".join(line for line in (_VLLM + second).splitlines() if not line.startswith("#"))
+    found = endpoint("http://h").common_metrics(body)
+    assert found[names.REQUESTS_RUNNING] == 6
+    assert found[names.KV_RESERVED_BYTES] == 4 << 30
+    assert found[names.KV_USED_BYTES] == 2 << 30
+
+
+def test_a_vllm_pool_of_unknown_size_has_no_bytes() -> None:
+    found = endpoint("http://h").common_metrics(_VLLM.replace('"2147483648"', '"None"'))
+    assert names.KV_RESERVED_BYTES not in found
+    assert names.KV_USED_BYTES not in found
+
+
+def test_sglang_metrics_become_the_common_ones() -> None:
+    assert endpoint("http://h").common_metrics(_SGLANG) == {
+        names.REQUESTS_RUNNING: 4,
+        names.REQUESTS_WAITING: 1,
+        names.KV_RESERVED_BYTES: 1 << 29,
+        names.KV_USED_BYTES: 1 << 27,
+    }
+
+
+def test_our_own_metrics_come_back_as_they_were_exposed() -> None:
+    values = {name: float(number) for number, name in enumerate([*names.GAUGES, *names.COUNTERS])}
+    assert endpoint("http://h").common_metrics(expose(values)[0].decode()) == values
+    some = {names.KV_USED_BYTES: 7.0}
+    assert endpoint("http://h").common_metrics(expose(some)[0].decode()) == some
+
+
+@pytest.mark.parametrize("text", ["", "<html></html>", '{"a": 1}', "x{ 3"])
+def test_what_is_no_exposition_gives_nothing(text: str) -> None:
+    assert endpoint("http://h").common_metrics(text) == {}
+
+
+def test_the_registry_makes_each_backend_and_lists_them_for_a_wrong_name() -> None:
+    assert set(backend_options()) == set(backend_names()) == {"endpoint", "openvino"}
+    made = make_backend(endpoint("http://h").options)
+    assert type(made).__name__ == "EndpointBackend"
+    with pytest.raises(UsageError, match=r"vlm is unknown.*endpoint, openvino"):
+        make_backend(unknown())
