@@ -11,6 +11,7 @@ from harness.report.labels import group_labels
 from harness.report.values import duration, listed, memory, number, pick
 
 FEWEST_RUNS_FOR_A_VERDICT = 5  # a side
+_MOST_SENTENCES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +64,12 @@ def one_sentence(runs: Sequence[Run]) -> str:
     if not measured:
         reasons = {run.reason or "no reason recorded" for run in runs}
         return f"No run was measured: {'; '.join(sorted(reasons))}" if runs else "There is no run."
-    comparison = _comparison(measured)
-    parts = (
-        [comparison]
-        if comparison
-        else [f"{n}: {_figures(members)}" for n, members in _groups(measured).items()]
-    )
+    parts = [_comparison(measured) or _described(measured)]
     failed = len(runs) - len(measured)
     if failed:
         parts.append(f"{_count(failed, 'run')} failed.")
+    if any(check["ok"] is False for run in measured for check in run.validity):
+        parts.append("Figures marked ✗ are spoilt by a failed check.")
     return " ".join(parts)
 
 
@@ -120,6 +118,18 @@ def _figures(runs: Sequence[Run]) -> str:
         f"first token after {duration(first)} (95 of 100 within {duration(late)}){pace}; "
         f"{number(rate)} tokens/s in all{repeated}."
     )
+
+
+def _described(runs: Sequence[Run]) -> str:
+    """Each group in a sentence; the range over them where there are too many to read."""
+    groups = _groups(runs)
+    if len(groups) <= _MOST_SENTENCES:
+        return " ".join(f"{name}: {_figures(members)}" for name, members in groups.items())
+    rates = [
+        rate for members in groups.values() if (rate := _median(members, "output_tokens_per_s")) is not None
+    ]
+    spread = f"{number(min(rates))} to {number(max(rates))} tokens/s" if rates else "no request succeeded"
+    return f"{len(runs)} runs of {len(groups)} settings: {spread}."
 
 
 def _comparison(runs: Sequence[Run]) -> str | None:

@@ -1,6 +1,6 @@
 """Names of runs in a report: engine and workload, and whatever else tells them apart."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,30 +13,35 @@ _LONGEST_VALUE = 40
 
 
 def labels(runs: Sequence[Run]) -> dict[str, str]:
-    """A label for each run id, all different: "openvino · chat", then options that differ, then a count."""
-    grouped: dict[str, list[Run]] = defaultdict(list)
-    for run in runs:
-        grouped[_base(run)].append(run)
-    result: dict[str, str] = {}
-    for base, members in grouped.items():
-        telling = differing_options(members)
-        names = [" · ".join([base, *_options(run, telling)]) for run in members]
-        for position, (run, name) in enumerate(zip(members, names, strict=True)):
-            repeated = names.count(name) > 1
-            result[run.id] = f"{name} · #{names[: position + 1].count(name)}" if repeated else name
+    """A label for each run id, all different: "openvino · chat", then options that differ, then a count.
+
+    Where engine and workload are the same everywhere, the options alone are the label.
+    """
+    result = _named(runs, _NOT_TELLING)
+    names = list(result.values())
+    numbers: Counter[str] = Counter()
+    for run_id, name in result.items():
+        numbers[name] += 1
+        if names.count(name) > 1:
+            result[run_id] = f"{name} · #{numbers[name]}"
     return result
 
 
 def group_labels(runs: Sequence[Run]) -> dict[str, str]:
     """Like `labels`, but repeats and seeds of the same options share one: what is compared, not how often."""
+    return _named(runs, (*_NOT_TELLING, "seed"))
+
+
+def _named(runs: Sequence[Run], not_telling: Sequence[str]) -> dict[str, str]:
     grouped: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
         grouped[_base(run)].append(run)
-    return {
-        run.id: " · ".join([base, *_options(run, [o for o in differing_options(members) if o != "seed"])])
-        for base, members in grouped.items()
-        for run in members
-    }
+    result = {}
+    for base, members in grouped.items():
+        telling = [key for key in differing_options(members) if key not in not_telling]
+        prefix = [] if telling and len(grouped) == 1 else [base]
+        result.update({run.id: " · ".join([*prefix, *_options(run, telling)]) for run in members})
+    return {run.id: result[run.id] for run in runs}
 
 
 def differing_options(runs: Sequence[Run]) -> list[str]:
