@@ -9,6 +9,7 @@ from harness.core.requests import Plan, PlannedRequest
 from harness.core.tokenizer import Tokenizer
 from tests.support.workload_options import workload_options
 from workloads.chunks import draw_ranks, popularity
+from workloads.facts import codes_in, draw_facts
 from workloads.registry import draw_plan
 from workloads.streams import Stream
 
@@ -36,11 +37,20 @@ def chunks_of(request: PlannedRequest) -> dict[int, str]:
 def test_the_first_drawn_rank_follows_zipf(exponent: float) -> None:
     probabilities = popularity(50, exponent)
     law = np.array([1 / r**exponent for r in range(1, 51)])
+    assert np.allclose(probabilities, law / law.sum())
     draws = 5000
     counts = np.bincount(
         [draw_ranks(Stream(0, "z", i), probabilities, 1)[0] for i in range(draws)], minlength=50
     )
     assert stats.chisquare(counts, draws * law / law.sum()).pvalue > 1e-4
+
+
+def test_planted_codes_occur_nowhere_else() -> None:
+    assert codes_in("a 1234567 b 99999, 12 and x54321y") == {"12345", "23456", "34567", "99999", "54321"}
+    taken = {str(code) for code in range(10_000, 54_000)}
+    facts = draw_facts(Stream(0, "f"), 500, taken)
+    assert all(int(fact.code) >= 54_000 for fact in facts)
+    assert len({fact.code for fact in facts}) == len({fact.name for fact in facts}) == 500
 
 
 def test_later_ranks_follow_the_law_without_those_already_drawn() -> None:
