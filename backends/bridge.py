@@ -1,5 +1,4 @@
-"""How another environment's interpreter finds this project's packages, and nothing else of the harness's
-environment.
+"""How another environment's interpreter finds this project's packages, and nothing else of the harness's environment.
 
 Putting the folder that holds `backends` on PYTHONPATH would, where the harness is installed, also bring all
 its other packages, in versions the engine does not want. So a folder with two links is put there instead.

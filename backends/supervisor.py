@@ -6,8 +6,7 @@ socket reaches its end of file (the harness closed it or died, `kill -9` include
 lives as long as COMMAND and exits with its status (128 + n after signal n).
 
 It is a "child subreaper" (prctl(2)): descendants whose parents died are handed to it rather than to init, so
-even one that made a session of its own is found among its children. Standard library only: it must start at
-once.
+even one that made a session of its own is found among its children. Standard library only: it must start at once.
 """
 
 import argparse
@@ -57,8 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     control.sendall(f"pid {pid}\n".encode())
 
     while True:
-        # The timeout is for one case only: a forked copy of the harness that keeps the socket open after its
-        # death.
+        # The timeout is for one case only: a forked copy of the harness that keeps the socket open after its death.
         ready, _, _ = select.select([control, wakeups], [], [], 1.0)
         stop = control in ready or os.getppid() != harness
         if wakeups in ready:

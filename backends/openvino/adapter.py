@@ -114,7 +114,7 @@ class OpenVinoBackend:
         missing = [package for package in _PACKAGES if package not in self.versions()]
         if missing:
             raise EngineError(
-                f"{', '.join(missing)} is not installed for {self._python()}. "
+                f"{self._python()} lacks {', '.join(missing)}. "
                 'Install it: pip install "inference-harness[openvino]", or name another environment with '
                 "backend.python."
             )

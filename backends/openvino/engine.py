@@ -1,7 +1,6 @@
 """OpenVINO GenAI's continuous batching behind the `Engine` protocol. The only module that imports OpenVINO.
 
-Everything the library would choose by itself (KV precision, prefix cache, split prefill, pool size) is set
-here.
+Everything the library would choose by itself (KV precision, prefix cache, split prefill, pool size) is set here.
 """
 
 import logging
@@ -216,8 +215,7 @@ def _output(request_id: int, running: _Running, output: Any) -> RequestOutput:
     ids, logprobs = list(output.generated_ids), list(output.generated_log_probs)
     prompt_logprobs: tuple[float | None, ...] | None = None
     if running.untold_prompt:
-        # With echo the first reading holds the prompt too; its first "log-probability" is a 1.0 without
-        # meaning.
+        # With echo the first reading holds the prompt too; its first "log-probability" is a 1.0 without meaning.
         running.untold_prompt = False
         size = running.prompt_tokens
         prompt_logprobs = (None, *logprobs[1:size])

@@ -6,8 +6,7 @@ from pathlib import Path
 from harness.core.geometry import ModelGeometry
 
 KV_PRECISIONS = {"f32": "f32", "f16": "f16", "int8": "u8", "int4": "u4"}
-# OpenVINO takes an arithmetic the CPU lacks and quietly computes in f32: so it is checked before. Any flag
-# will do.
+# OpenVINO takes an arithmetic the CPU lacks and quietly computes in f32: so it is checked before. Any flag will do.
 _CPU_FLAGS = {"bf16": {"avx512_bf16", "amx_bf16", "avx_ne_convert"}, "f16": {"avx512_fp16", "amx_fp16"}}
 
 

@@ -52,12 +52,17 @@ async def _serve(arguments: argparse.Namespace) -> int:
         arguments.host, arguments.port
     )  # before the model is loaded: a used port is told at once
     link = EngineLink()
-    stop = asyncio.Event()
+    stop = asyncio.Event()  # somebody asked for the end, or the engine's has come
+    asked: list[int] = []
+
+    def end(number: int) -> None:
+        asked.append(number)
+        stop.set()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        asyncio.get_running_loop().add_signal_handler(number, end, number)
     server = Server(link, tokenizer, arguments.model_name, config.context_length, config.seed)
-    # handler_cancellation: a request is given up when its client leaves, even while nothing is being written
-    # to it.
+    # handler_cancellation: a request is given up when its client leaves, even while nothing is being written to it.
     runner = web.AppRunner(
         server.application(), access_log=None, handler_cancellation=True, shutdown_timeout=_FAREWELL_S
     )
@@ -70,7 +75,7 @@ async def _serve(arguments: argparse.Namespace) -> int:
         )  # fmt: skip
         link.gone.add_done_callback(lambda _: stop.set())
         await stop.wait()
-        if link.gone.done():
+        if not asked:
             log.error("%s", link.gone.result())
             return 1
         return 0

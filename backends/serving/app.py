@@ -1,6 +1,7 @@
 """The HTTP process: routes of the OpenAI API over one engine process."""
 
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from itertools import count
@@ -32,6 +33,7 @@ class Server:
         self._context = context
         self._seed = seed
         self._numbers = count()
+        self._created = int(time.time())
 
     def application(self) -> web.Application:
         """The routes, with every error in OpenAI's shape."""
@@ -93,7 +95,12 @@ class Server:
             return response
 
     async def _models(self, request: web.Request) -> web.Response:
-        model = {"id": self._model_name, "object": "model", "owned_by": "backends.serving"}
+        model = {
+            "id": self._model_name,
+            "object": "model",
+            "created": self._created,
+            "owned_by": "backends.serving",
+        }
         return _json({"object": "list", "data": [{**model, "max_model_len": self._context}]})
 
     async def _health(self, request: web.Request) -> web.Response:

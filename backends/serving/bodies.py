@@ -39,8 +39,7 @@ class Refusal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A checked request. prompt: text or ids (completions); messages: a conversation (chat); one of them is
-    None.
+    """A checked request. prompt: text or ids (completions); messages: a conversation (chat); one of them is None.
 
     max_tokens: None means as many as fit. logprobs: of each token; echo: the prompt is part of the answer.
     """

@@ -1,7 +1,6 @@
 """What an engine of a library must offer to be served: a handful of plain calls, made by one thread.
 
-This room lives in the engine's environment: it imports aiohttp, tokenizers and the core, never Hydra or
-pandas.
+This room lives in the engine's environment: it imports aiohttp, tokenizers and the core, never Hydra or pandas.
 """
 
 from collections.abc import Mapping
@@ -57,8 +56,7 @@ class EngineConfig:
 class Sampling:
     """How one answer is generated.
 
-    max_tokens: at most this many (0 only with prompt_logprobs). min_tokens: the end token is impossible
-        before.
+    max_tokens: at most this many (0 only with prompt_logprobs). min_tokens: the end token is impossible before.
     temperature: 0 takes the most probable token. seed: of this request's own random numbers.
     logprobs, prompt_logprobs: also report the log-probability of each generated / each prompt token.
     """
@@ -77,8 +75,7 @@ class Sampling:
 class RequestOutput:
     """What one step gave to one request.
 
-    token_ids: the new tokens, the end token included. logprobs: one for each of them, or None if not asked
-        for.
+    token_ids: the new tokens, the end token included. logprobs: one for each of them, or None if not asked for.
     prompt_logprobs: once, natural logs, one for each prompt token, None for the first. finish: "stop" (an end
     token), "length", or None while it goes on. error: why this request ended without an answer.
     """

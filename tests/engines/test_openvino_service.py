@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import orjson
 import psutil
 import pytest
 
-from backends.process import EngineProcess, wait_ready
+from backends.process import EngineProcess, free_port, wait_ready
 from harness.core import metric_names as names
 from harness.core.errors import EngineError
 from harness.core.model_store import ModelFiles
@@ -168,6 +169,17 @@ def test_a_port_in_use_is_told_at_once(model: ModelFiles, tmp_path: Path) -> Non
             with pytest.raises(EngineError, match=rf"Port {port} of 127.0.0.1 cannot be used"):
                 wait_ready(backend.endpoint(model, port), backend, process, 60)
             assert "loads" not in process.last_words()
+
+
+def test_a_broken_model_is_told_in_the_engines_own_words(model: ModelFiles, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(b"GGUF but not really")
+    backend = openvino()
+    spec = backend.launch(replace(model, weights=broken), free_port(), 2)
+    with EngineProcess.start(spec, tmp_path / "log") as process:
+        wait_until(lambda: not process.alive(), "the server ends")
+        assert "OpenVINO cannot load" in process.last_words()
+        assert "Traceback" not in process.last_words(100)
 
 
 _HARNESS = """

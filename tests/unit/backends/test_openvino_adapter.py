@@ -1,6 +1,7 @@
 """The harness's side of OpenVINO: what it refuses, and what it starts."""
 
 import sys
+import venv
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from backends.openvino.precision import cpu_dtypes, kv_bytes_per_token
 from backends.serving.engine import EngineConfig
-from harness.core.errors import UsageError
+from harness.core.errors import EngineError, UsageError
 from harness.core.geometry import ModelGeometry
 from harness.core.model_store import ModelFiles
 from tests.support.backends import openvino
@@ -89,3 +90,30 @@ def test_arithmetic_is_only_what_the_cpu_has() -> None:
 def test_prompt_logprobs_and_a_prefix_cache_exclude_each_other() -> None:
     assert openvino(prefix_cache=False).capabilities().prompt_logprobs
     assert not openvino(prefix_cache=True).capabilities().prompt_logprobs
+
+
+def test_an_environment_without_openvino_is_an_error_that_says_what_to_install(tmp_path: Path) -> None:
+    venv.create(tmp_path / "bare", with_pip=False)
+    python = tmp_path / "bare" / "bin" / "python"
+    backend = openvino(python=str(python))
+    with pytest.raises(
+        EngineError, match=r'bare/bin/python lacks openvino.*pip install "inference-harness\[openvino\]"'
+    ):
+        backend.check(_MODEL)
+    assert backend.versions() == {}
+
+
+def test_versions_are_those_of_the_engines_environment(tmp_path: Path) -> None:
+    venv.create(tmp_path / "own", with_pip=False)
+    (packages,) = (tmp_path / "own" / "lib").glob("python*/site-packages")
+    for name in ("openvino", "openvino_genai", "openvino_tokenizers"):
+        folder = packages / f"{name}-1.2.3.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.2.3\n")
+    backend = openvino(python=str(tmp_path / "own" / "bin" / "python"))
+    backend.check(_MODEL)
+    assert backend.versions() == {
+        "openvino": "1.2.3",
+        "openvino-genai": "1.2.3",
+        "openvino-tokenizers": "1.2.3",
+    }
