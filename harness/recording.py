@@ -78,7 +78,7 @@ def build_record(
             client_cpu_share=measurement.client.get("cpu_share"),
             event_loop_lag_ms=measurement.client.get("lag_p99_ms"),
             engine_alive=findings.engine_alive,
-            shareable_prompt_tokens=shareable_tokens(_sent_prompts(prepared, measurement)),
+            shareable_prompt_tokens=_shareable_tokens(prepared, measurement),
         )
         validity = evaluate(evidence)
     return {
@@ -129,10 +129,15 @@ def _offered_per_s(prepared: Prepared) -> float | None:
     return rate * len(prepared.plan.requests) / sessions
 
 
-def _sent_prompts(prepared: Prepared, measurement: Measurement) -> list[tuple[int, ...]]:
-    """Prompts of the measured requests that were really sent, in the plan's order."""
+def _shareable_tokens(prepared: Prepared, measurement: Measurement) -> int | None:
+    """Prompt tokens that the plan lets a prefix cache find among the requests that were really sent.
+
+    None with real history: what the engine answered stands in later prompts, and the plan does not know it.
+    """
+    if any(request.segments for request in prepared.plan.requests):
+        return None
     sent = set(measurement.requests.loc[measurement.requests["sent_ns"].notna(), "index"])
-    return [request.prompt_ids for request in prepared.plan.requests if request.index in sent]
+    return shareable_tokens(r.prompt_ids for r in prepared.plan.requests if r.index in sent)
 
 
 def record_failure(config: Config, error: Exception, sweep: str) -> str | None:
