@@ -41,7 +41,8 @@ def main() -> None:
     journal = Journal(Path(setup.journal))
     result = uvloop.run(_measure(setup, journal, counters.values))
     journal.close()
-    result["failure"] = journal.failure and f"The raw record could not be written: {journal.failure}."
+    if journal.failure is not None:
+        result["failure"] = f"The raw record could not be written: {journal.failure}."
     _write_whole(Path(setup.result), orjson.dumps(result))
     counters.values[count.STATE] = count.STATES.index("done")
 
@@ -65,11 +66,12 @@ async def _measure(setup: Setup, journal: Journal, counters: memoryview) -> dict
     pool = Pool(setup, journal, counters, driver)
     driver.sender = pool
     stopped = _heed_stop(loop, driver)
+    mistakes = _heed_mistakes(loop, driver)
     link = await _start_history(setup, driver, journal)
     await pool.prepare()
     ready = pool.opened
     vitals.start()
-    if not stopped:
+    if not (stopped or mistakes):
         await driver.run()
     vitals.stop()
     await pool.close()
@@ -81,6 +83,7 @@ async def _measure(setup: Setup, journal: Journal, counters: memoryview) -> dict
         "start_ns": driver.start_ns,
         "end_ns": driver.end_ns,
         "stopped": bool(stopped),
+        "failure": mistakes[0] if mistakes else None,
         "connections_ready": ready,
         "connections_opened": pool.opened,
         "connections_closed_idle": pool.closed_idle,
@@ -98,7 +101,7 @@ async def _start_history(setup: Setup, driver: Driver, journal: Journal) -> Hist
             journal.add(Kind.PROMPT, request, monotonic_ns(), b"%d" % tokens)
         driver.built(request, request_bytes(head, body) if body else None)
 
-    link = await HistoryLink.start(setup.history, on_body)
+    link = await HistoryLink.start(setup.history, on_body, driver.builder_gone)
     driver.answered = link.answer
     return link
 
@@ -121,6 +124,20 @@ def _heed_stop(loop: asyncio.AbstractEventLoop, driver: Driver) -> list[str]:
     loop.add_reader(0, on_input)
     loop.add_signal_handler(signal.SIGTERM, stop, "SIGTERM")
     return reasons
+
+
+def _heed_mistakes(loop: asyncio.AbstractEventLoop, driver: Driver) -> list[str]:
+    """Stop the driver at an exception nobody caught, which would leave it waiting; the list then holds it."""
+    mistakes: list[str] = []
+
+    def note(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        failure = context.get("exception")
+        if failure is not None and not isinstance(failure, OSError):  # those end in connection_lost
+            mistakes.append(f"{context['message']}: {failure!r}")
+            loop.call_soon(driver.stop)
+
+    loop.set_exception_handler(note)
+    return mistakes
 
 
 def _write_whole(path: Path, data: bytes) -> None:

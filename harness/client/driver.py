@@ -57,6 +57,7 @@ class Driver:
         self._queue: deque[Exchange] = deque()  # due, held back by the bound on concurrency
         self._unbuilt: dict[int, Exchange] = {}  # due, body not there yet
         self._unbuildable: set[int] = set()
+        self._builder_gone = False
         self._in_flight = 0
         self._started = 0
         self._finished = 0
@@ -72,7 +73,9 @@ class Driver:
         self._counters[count.STATE] = count.STATES.index("running")
         self._timeline.call_at(now + _FLUSH_NS, self._flush)
         if self._limits.duration_ns is not None:
-            self._timeline.call_at(now + self._limits.duration_ns, self._close)
+            first_s = self._arrival.wait(0.0, 0, 0) or 0.0  # the window opens when the first session is due
+            close_ns = now + round(first_s * 1e9) + self._limits.duration_ns
+            self._timeline.call_at(close_ns, self._close, close_ns)
         self._start_sessions(now)
         self._end_if_idle()
         await self._over
@@ -92,6 +95,12 @@ class Driver:
         if exchange is not None:
             exchange.payload = payload
             self._admit(exchange)
+
+    def builder_gone(self) -> None:
+        """No request that depends on earlier answers will be built any more."""
+        self._builder_gone = True
+        for request in list(self._unbuilt):
+            self.built(request, None)
 
     # Sessions
 
@@ -120,16 +129,14 @@ class Driver:
         self._payloads[request] = None
         self._live[request] = exchange
         self._journal.add(Kind.SCHEDULED, request, scheduled_ns)
-        if exchange.payload is None and request not in self._unbuildable:
+        if exchange.payload is None and not (self._builder_gone or request in self._unbuildable):
             self._unbuilt[request] = exchange
         else:
             self._admit(exchange)
 
     def _admit(self, exchange: Exchange) -> None:
         if exchange.payload is None:
-            self.failed(
-                exchange, "no_history", "An earlier turn of this session brought no answer to build on."
-            )
+            self.failed(exchange, "no_history", "There is no earlier answer to build this turn on.")
         elif self._limits.cap is not None and self._in_flight >= self._limits.cap:
             self._queue.append(exchange)
         else:
@@ -209,14 +216,14 @@ class Driver:
 
     # How the run ends
 
-    def _close(self) -> None:
+    def _close(self, close_ns: int) -> None:
         """The time is up: nothing new is scheduled; what is under way may drain."""
         self._closed = True
-        self.end_ns = self.start_ns + (self._limits.duration_ns or 0)
+        self.end_ns = close_ns
         self._on_window_end()
         self._counters[count.STATE] = count.STATES.index("draining")
         self._timeline.call_at(
-            self.end_ns + self._limits.drain_ns,
+            close_ns + self._limits.drain_ns,
             self._give_up,
             "timeout_drain",
             "Not finished within load.drain_s after the run had closed.",

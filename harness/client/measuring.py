@@ -18,6 +18,7 @@ from harness.client.job import ClientJob, Measurement, Progress
 from harness.client.journal import read_journal
 from harness.client.outcome import outcome_of
 from harness.client.prepare import Prepared, prepare
+from harness.client.secrets import hidden, secrets_of
 from harness.client.setup import Setup, send_setup
 from harness.client.tables import tables
 from harness.core.errors import HarnessError
@@ -45,7 +46,11 @@ def measure(job: ClientJob, on_progress: Callable[[Progress], None]) -> Measurem
     failure = result.get("failure") or (None if ended == 0 or interrupted else _last_words(prepared.log))
     if failure is not None and not exchanges:
         raise HarnessError(f"The measuring client did not run: {failure}")
+    secrets = secrets_of(job.endpoint.headers)
     outcomes = [outcome_of(exchange) for exchange in exchanges]
+    for outcome in outcomes:
+        outcome.detail = hidden(outcome.detail, secrets)
+        outcome.unexpected_sample = hidden(outcome.unexpected_sample, secrets)
     requests, events = tables(
         outcomes, prepared.requests, job.phase, Tokenizer.from_folder(job.tokenizer_folder)
     )

@@ -220,3 +220,9 @@ def test_an_impossible_url_is_a_usage_error(url: str, tmp_path: Path) -> None:
 def test_impossible_cores_are_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cores"):
         measure(job("http://127.0.0.1:1", plan(1), tmp_path, cpus=(4096,)), quiet)
+
+
+def test_a_key_that_the_server_repeats_is_hidden(server: ScriptedServer, tmp_path: Path) -> None:
+    server.play(Script(status=401, body="Incorrect key secret-key given", content_type="text/plain"))
+    rows = measure(job(server.base_url, plan(1), tmp_path), quiet).requests
+    assert rows["error_detail"][0] == "Incorrect key (key) given"

@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
+import psutil
 import pytest
 
-from harness.client import measure
+from harness.client import Progress, measure
 from harness.core.requests import AnswerOf, PlannedRequest
 from tests.support.client_jobs import WORDS, job, load, quiet
 from tests.support.fixtures import ScriptedServer
@@ -99,3 +100,15 @@ def test_a_turn_without_an_answer_to_build_on_is_an_error(server: ScriptedServer
         *("", "", ""),
     ]
     assert len(server.record()) == 3 + 3
+
+
+def test_a_helper_that_dies_costs_the_turns_that_needed_it(server: ScriptedServer, tmp_path: Path) -> None:
+    server.play(by_key={0: Script(ttft_ms=600)})
+
+    def kill(progress: Progress) -> None:
+        for child in psutil.Process().children(recursive=True):
+            if progress.in_flight and "harness.client.history" in child.cmdline():
+                child.kill()
+
+    rows = measure(job(server.base_url, chat(0), tmp_path), kill).requests
+    assert list(rows["error"].fillna("")) == ["", "no_history", "no_history"]
