@@ -27,7 +27,7 @@ DEFAULT_EXPERIMENT = "experiment=default"
 
 def run_command(arguments: list[str]) -> int:
     """Run what the command line asks for; returns the exit code (0, 1, 2 or 130)."""
-    arguments = flags_first(arguments) or [DEFAULT_EXPERIMENT]
+    arguments = flags_first(with_default_experiment(arguments))
     screen = Screen()
     session = Session(screen)
     register_schemas()
@@ -45,6 +45,12 @@ def run_command(arguments: list[str]) -> int:
         screen.error(explained)
         return explained.exit_code
     return session.finish()
+
+
+def with_default_experiment(arguments: list[str]) -> list[str]:
+    """A call that says nothing of what to measure (at most where to keep it) runs the default experiment."""
+    asks_nothing = all(argument.startswith("results_dir=") for argument in arguments)
+    return [DEFAULT_EXPERIMENT, *arguments] if asks_nothing else arguments
 
 
 def flags_first(arguments: list[str]) -> list[str]:

@@ -105,7 +105,7 @@ class Session:
     def _report(self, run_ids: list[str]) -> None:
         from harness.records.reader import read_run
         from harness.report import write_report
-        from harness.report.terminal import one_sentence, summary_table
+        from harness.report.terminal import advice, one_sentence, summary_table
 
         try:
             with self.screen.phase("Writing the report"):
@@ -116,4 +116,6 @@ class Session:
             return
         self.screen.result(summary_table(runs))
         self.screen.result(one_sentence(runs))
+        for line in advice(runs):
+            self.screen.warn(line)
         self.screen.result(str(path))

@@ -11,7 +11,7 @@ from harness.report.labels import group_labels
 from harness.report.values import duration, listed, memory, number, pick
 
 FEWEST_RUNS_FOR_A_VERDICT = 5  # a side
-_MOST_SENTENCES = 3
+_MOST_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +121,13 @@ def _figures(runs: Sequence[Run]) -> str:
 
 
 def _described(runs: Sequence[Run]) -> str:
-    """Each group in a sentence; the range over them where there are too many to read."""
+    """One group in full, a few by their throughput, many by the range of it."""
     groups = _groups(runs)
-    if len(groups) <= _MOST_SENTENCES:
+    if len(groups) == 1:
         return " ".join(f"{name}: {_figures(members)}" for name, members in groups.items())
+    if len(groups) <= _MOST_NAMED:
+        each = [f"{name} {number(_median(m, 'output_tokens_per_s'))}" for name, m in groups.items()]
+        return f"Output tokens per second: {listed(each)}."
     rates = [
         rate for members in groups.values() if (rate := _median(members, "output_tokens_per_s")) is not None
     ]

@@ -14,7 +14,7 @@ from harness.report.glossary import GLOSSARY
 from harness.report.labels import differing_options, group_labels, labels
 from harness.report.table import COLUMNS, Cell, cells, error_count, failed_checks
 from harness.report.timeline import timeline
-from harness.report.values import flatten, listed, number, pick
+from harness.report.values import against_limit, flatten, listed, pick
 
 _SHOWN_ERRORS = 3  # of one kind in one run
 _UNKNOWN = "not known"
@@ -129,16 +129,9 @@ def _checks(rows: Sequence[Row]) -> list[CheckRow]:
             elif entry["ok"] is None:
                 check.unknown.append((row.label, str(entry.get("why") or _UNKNOWN)))
             else:
-                check.failed.append((row.label, _against(entry)))
+                check.failed.append((row.label, against_limit(entry)))
             found[entry["check"]] = check
     return sorted(found.values(), key=lambda check: (not check.failed, bool(check.passed)))
-
-
-def _against(entry: Mapping[str, Any]) -> str:
-    value, limit, unit = entry.get("value"), entry.get("limit"), str(entry.get("unit") or "")
-    if unit.startswith("of ") and value is not None and limit is not None:  # a share
-        return f"{number(100 * value)} % {unit} (limit {number(100 * limit)} %)"
-    return f"{number(value)} {unit} (limit {number(limit)})"
 
 
 def _differences(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:

@@ -7,13 +7,13 @@ from harness.records.reader import Run
 from harness.report.answer import one_sentence
 from harness.report.labels import labels
 from harness.report.table import error_count, failed_checks, spoiling
-from harness.report.values import number, pick
+from harness.report.values import against_limit, number, pick
 
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-__all__ = ["one_sentence", "summary_table"]
+__all__ = ["advice", "one_sentence", "summary_table"]
 
 _COLUMNS = (("TTFT ms\np50–p95", "ttft_ms"), ("TPOT ms\np50–p95", "tpot_ms"))
 
@@ -33,7 +33,7 @@ def summary_table(runs: Sequence[Run]) -> "Table":
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("tokens/s", justify="right", no_wrap=True)
     table.add_column("errors", justify="right", no_wrap=True)
-    table.add_column("checks", overflow="fold", max_width=16)
+    table.add_column("checks", no_wrap=True)
     names = labels(runs)
     for run in runs:
         if run.status == "failed":
@@ -70,5 +70,15 @@ def _checks(run: Run) -> "Text":
     prefix = "partial, " if run.status == "partial" else ""
     if not failed:
         return Text(f"{prefix}ok")
-    names = [str(check["check"]) for check in run.validity if check["ok"] is False]
-    return Text(f"{prefix}✗ {', '.join(names)}", style="red")
+    return Text(f"{prefix}✗ {len(failed)}", style="red")
+
+
+def advice(runs: Sequence[Run]) -> list[str]:
+    """A line for each failed check: the run, what was found, what to do."""
+    names = labels(runs)
+    return [
+        f"{names[run.id]}: {against_limit(check)}. {check.get('advice') or check['check']}"
+        for run in runs
+        for check in run.validity
+        if check["ok"] is False
+    ]

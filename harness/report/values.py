@@ -26,6 +26,18 @@ def duration(milliseconds: float | None) -> str:
     return f"{number(milliseconds)} ms" if milliseconds < 1000 else f"{number(milliseconds / 1000)} s"
 
 
+def against_limit(check: Mapping[str, Any]) -> str:
+    """What a validity check found and what its limit was: 8 successful requests (limit 10)."""
+    value, limit, unit = check.get("value"), check.get("limit"), str(check.get("unit") or "")
+    if unit.startswith("of ") and value is not None and limit is not None:  # a share
+        return f"{number(100 * value)} % {unit} (limit {number(100 * limit)} %)"
+    return f"{_whole_or_number(value)} {unit} (limit {_whole_or_number(limit)})"
+
+
+def _whole_or_number(value: float | None) -> str:
+    return f"{value:,.0f}" if value is not None and float(value).is_integer() else number(value)
+
+
 def two_decimals(value: float | None) -> str:
     """For values whose small differences matter: 19.57."""
     return MISSING if value is None else f"{value:,.2f}"

@@ -3,7 +3,7 @@
 import pytest
 from hydra import compose, initialize_config_module
 
-from harness.app import flags_first
+from harness.app import flags_first, with_default_experiment
 from harness.config import register_schemas, typed
 from harness.core.errors import UsageError
 from harness.usage_errors import explain
@@ -61,6 +61,14 @@ def test_overrides_may_stand_before_flags():
     assert flags_first(["experiment=default", "-m", "seed=1,2"]) == ["-m", "experiment=default", "seed=1,2"]
     assert flags_first(["rag"]) == ["rag"]
     assert flags_first([]) == []
+
+
+def test_a_bare_call_runs_the_default_experiment():
+    assert with_default_experiment([]) == ["experiment=default"]
+    assert with_default_experiment(["results_dir=x"]) == ["experiment=default", "results_dir=x"]
+    assert with_default_experiment(["seed=1"]) == ["seed=1"]
+    assert with_default_experiment(["-m", "seed=1,2"]) == ["-m", "seed=1,2"]
+    assert with_default_experiment(["--cfg", "job"]) == ["--cfg", "job"]
 
 
 @pytest.mark.parametrize("workload", ["chat", "rag", "summarization", "file"])
