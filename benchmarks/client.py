@@ -70,7 +70,12 @@ def run(case: Case) -> list[str]:
         own = (cores[-1],) if len(cores) > 1 else None
         if own is not None:
             os.sched_setaffinity(server.process.pid, cores[:-1])
-        server.play(Script(ttft_ms=case.ttft_ms, itl_ms=case.gap_ms))
+        # TTFTs differ by a part of a gap, so that the streams do not march in step: the server reads in Python,
+        # and would find simultaneous requests one after the other, late by its own doing.
+        scripts = {
+            index: Script(ttft_ms=ttft_of(case, index), itl_ms=case.gap_ms) for index in range(case.requests)
+        }
+        server.play(by_key=scripts)
         before = psutil.Process(server.process.pid).cpu_times()
         requests = plan(case.requests, tokens=case.tokens)
         options = load(concurrency=case.streams)
@@ -80,16 +85,22 @@ def run(case: Case) -> list[str]:
         return report(case, measured, server, server_cpu_s)
 
 
+def ttft_of(case: Case, index: int) -> float:
+    """The scripted TTFT of a request in ms."""
+    return case.ttft_ms + case.gap_ms * (index % case.streams) / case.streams
+
+
 def report(case: Case, measured: Measurement, server: ScriptedServer, server_cpu_s: float) -> list[str]:
     rows = measured.requests.set_index("index")
     events = {int(str(index)): group["ns"].to_numpy() for index, group in measured.events.groupby("index")}
-    ttft_errors, gap_errors, slips = [], [], []
+    ttft_errors, gap_errors, slips, ways = [], [], [], []
     for entry in server.record():
         index, sends = int(entry["key"]), np.array(entry["sends"])
         row = rows.loc[index]
         ttft_errors.append((row["first_ns"] - row["sent_ns"]) - (sends[0] - entry["received_ns"]))
         gap_errors.extend(np.abs(np.diff(events[index]) - np.diff(sends)))
-        planned = entry["headers_ns"] + 1e6 * (case.ttft_ms + case.gap_ms * np.arange(len(sends)))
+        planned = entry["headers_ns"] + 1e6 * (ttft_of(case, index) + case.gap_ms * np.arange(len(sends)))
+        ways.append((entry["received_ns"] - row["sent_ns"], row["first_ns"] - sends[0]))
         slips.extend(sends - planned)
     ttft, gap, slip = (np.array(values, dtype=float) / 1e6 for values in (ttft_errors, gap_errors, slips))
     found = {
@@ -102,6 +113,10 @@ def report(case: Case, measured: Measurement, server: ScriptedServer, server_cpu
     cost = 1e6 * measured.client["cpu_s"] / tokens
     print(f"{case.title}: {case.requests} requests × {case.tokens} tokens, {tokens / seconds:,.0f} tokens/s")
     print(f"  TTFT error   mean {found['ttft mean']:.3f} ms   p99 {found['ttft p99']:.3f} ms")
+    there, back = np.array(ways, dtype=float).mean(axis=0) / 1e6
+    print(
+        f"    of its mean: {there:.3f} ms until the server had read the request, {back:.3f} ms for the token"
+    )
     print(f"  gap error    p99 {found['gap p99']:.3f} ms   largest {gap.max():.3f} ms")
     print(f"  client CPU   {cost:.1f} µs per token, {100 * measured.client['cpu_share']:.1f} % of a core")
     lag = f"p99 {measured.client['lag_p99_ms']:.3f} ms   largest {measured.client['lag_max_ms']:.3f} ms"
