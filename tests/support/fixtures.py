@@ -59,7 +59,8 @@ def scripted_server(*options: str, certificate: Path | None = None) -> Iterator[
     """Start a scripted server on a free port; it is gone afterwards."""
     more = ["--certificate", str(certificate)] if certificate else []
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.scripted_server", "--port", "0", *options, *more],
+        [sys.executable, "-m", "tests.support.scripted_server", "--port", "0", "--leash", *options, *more],
+        stdin=subprocess.PIPE,  # its end of file, should this process be killed, ends the server
         stdout=subprocess.PIPE,
         cwd=_ROOT,
     )
@@ -73,5 +74,6 @@ def scripted_server(*options: str, certificate: Path | None = None) -> Iterator[
     finally:
         process.kill()
         process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()

@@ -338,6 +338,8 @@ async def _main(options: argparse.Namespace) -> None:
     print(f"listening on {listening.sockets[0].getsockname()[1]}", flush=True)
     stopped = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stopped.set)
+    if options.leash:
+        loop.add_reader(0, stopped.set)
     gc.freeze()
     await stopped.wait()
 
@@ -347,6 +349,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--ttft-ms", type=float, default=5.0)
     parser.add_argument("--itl-ms", type=float, default=1.0)
+    parser.add_argument("--leash", action="store_true", help="end with standard input")
     parser.add_argument("--certificate", help="PEM file with key and certificate: serve https")
     options = parser.parse_args()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
