@@ -67,17 +67,15 @@ def build_record(
         summary = summarise(requests, events, frame, window, config.slo)
         summary["quality"] = findings.quality
         summary["cost"] = cost_summary(summary, config.hardware.price_per_hour, config.hardware.currency)
-        open_loop = config.load.rate is not None
         evidence = Evidence(
             requests=requests,
             events=events,
             telemetry=frame,
             window=window,
-            open_loop=open_loop,
-            offered_per_s=_offered_per_s(prepared) if open_loop else None,
+            open_loop=config.load.rate is not None,
             client_cpu_share=measurement.client.get("cpu_share"),
             event_loop_lag_ms=measurement.client.get("lag_p99_ms"),
-            engine_alive=findings.engine_alive,
+            engine_alive=findings.engine_alive if config.backend.base_url is None else None,
             shareable_prompt_tokens=_shareable_tokens(prepared, measurement),
         )
         validity = evaluate(evidence)
@@ -118,15 +116,6 @@ def _window(config: Config, measurement: Measurement | None) -> Window | None:
         "time" if by_time else "count",
         config.load.concurrency if config.load.rate is None else None,
     )
-
-
-def _offered_per_s(prepared: Prepared) -> float | None:
-    """Requests per second that the arrival process asks for: sessions per second × requests per session."""
-    rate = prepared.config.load.rate
-    if rate is None:
-        return None
-    sessions = sum(1 for _ in prepared.plan.sessions())
-    return rate * len(prepared.plan.requests) / sessions
 
 
 def _shareable_tokens(prepared: Prepared, measurement: Measurement) -> int | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import pickle
+import os
 import socket
 import sys
 from collections.abc import Sequence
@@ -46,6 +47,8 @@ class EngineLink:
             self._process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-P", "-m", "backends.serving.worker", "--socket", str(theirs.fileno())),
                 *arguments,
+                # Safe-path keeps the working folder's files out; the worker finds what this process found.
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(entry or os.getcwd() for entry in sys.path)},
                 pass_fds=[theirs.fileno()],
             )
         reader, self._writer = await asyncio.open_connection(sock=ours)

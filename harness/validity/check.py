@@ -14,7 +14,7 @@ class Evidence:
     """Everything known of a run when it has ended; None for what nobody could know.
 
     requests, events, telemetry: the run's tables, warm-up included. open_loop: requests came at a rate of
-    their own. offered_per_s: requests per second that the arrival process asked for (open loop).
+    their own.
     client_cpu_share: CPU of the measuring process as a share of one core, over the window.
     event_loop_lag_ms: p99 of how late its event loop woke up. engine_alive: it still answered when the
     window had closed (None: somebody else's server was not asked). shareable_prompt_tokens: prompt tokens
@@ -26,7 +26,6 @@ class Evidence:
     telemetry: pd.DataFrame
     window: Window
     open_loop: bool
-    offered_per_s: float | None = None
     client_cpu_share: float | None = None
     event_loop_lag_ms: float | None = None
     engine_alive: bool | None = None

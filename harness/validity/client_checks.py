@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from harness.metrics.latency import latencies, measured
-from harness.metrics.window import NS_PER_S
+from harness.metrics.latency import latencies
 from harness.validity.check import Check, Evidence, Outcome, not_known
 
 _LATENCIES = ("ttft_ms", "e2e_ms", "ttft_from_send_ms")
@@ -41,15 +40,14 @@ def _event_loop_lag(evidence: Evidence, limit: float) -> Outcome:
 def _achieved_rate(evidence: Evidence, limit: float) -> Outcome:
     if not evidence.open_loop:
         return not_known("A closed loop offers no rate.")
-    if not evidence.offered_per_s:
-        return not_known("The offered rate is not known.")
-    rows = measured(evidence.requests)
-    sent = rows.loc[evidence.window.holds(rows["sent_ns"]), "sent_ns"].astype("int64")
-    if len(sent) < 2:
+    rows = evidence.window.requests(evidence.requests)
+    left = rows[rows["sent_ns"].notna()]
+    if len(left) < 2:
         return not_known("Fewer than two requests were sent.")
-    # n arrivals span n − 1 gaps; the rate over the window would be biased where it is drained after the last
-    achieved = (len(sent) - 1) / ((sent.max() - sent.min()) / NS_PER_S or float("inf"))
-    share = float(achieved / evidence.offered_per_s)
+    # Held against the schedule as drawn, not its nominal rate: few random arrivals can lie far from that by chance.
+    due, sent = left["scheduled_ns"].astype("int64"), left["sent_ns"].astype("int64")
+    pace = (due.max() - due.min()) / (sent.max() - sent.min() or 1)
+    share = float(min(pace, 1.0) * len(left) / len(rows))
     return Outcome(share >= limit, share)
 
 

@@ -87,6 +87,8 @@ def _change(series: np.ndarray) -> float:
 def _memory_samples(evidence: Evidence, limit: float) -> Outcome:
     inside = evidence.telemetry[evidence.window.holds(evidence.telemetry["ns"])]
     count = int(inside["pss_bytes"].notna().sum())
+    if evidence.engine_alive is None and count == 0:
+        return not_known("The server is not the harness's own; its memory cannot be seen from here.")
     return Outcome(count >= limit, float(count))
 
 
