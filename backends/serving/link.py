@@ -1,11 +1,12 @@
 """The HTTP process's view of the engine process: start it, hand it requests, give out what comes back."""
 
 import asyncio
-import pickle
 import os
+import pickle
 import socket
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from backends.serving.engine import RequestOutput, Sampling
 from backends.serving.messages import HEADER, Add, Cancel, Outputs, Ready, Report, frame
@@ -48,7 +49,10 @@ class EngineLink:
                 *(sys.executable, "-P", "-m", "backends.serving.worker", "--socket", str(theirs.fileno())),
                 *arguments,
                 # Safe-path keeps the working folder's files out; the worker finds what this process found.
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(entry or os.getcwd() for entry in sys.path)},
+                env={
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path),
+                },
                 pass_fds=[theirs.fileno()],
             )
         reader, self._writer = await asyncio.open_connection(sock=ours)

@@ -40,8 +40,8 @@ def check_quality(options: QualityOptions, backend: Backend) -> None:
         )
     if not 1 <= _stride(options) <= options.window or options.window < 2:
         raise UsageError(
-            f"quality.window={options.window} quality.stride={_stride(options)}: the window must be at least 2 tokens "
-            "and the stride from 1 to the window."
+            f"quality.window={options.window} quality.stride={_stride(options)}: "
+            "the window must be at least 2 tokens and the stride from 1 to the window."
         )
     if options.tokens < 2:
         raise UsageError(f"quality.tokens={options.tokens}: at least 2 are needed to predict one.")
