@@ -3,6 +3,7 @@
 import os
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from omegaconf import MISSING
 
@@ -116,6 +117,11 @@ class EndpointBackend:
             raise UsageError("backend=endpoint needs backend.base_url, for example http://127.0.0.1:8000")
         if not url.startswith(("http://", "https://")):
             raise UsageError(f"backend.base_url={url} must start with http:// or https://")
+        if "@" in urlsplit(url).netloc:
+            raise UsageError(
+                "backend.base_url holds a user or a password, which would be written into records. Put a key "
+                f"into the environment variable {self._own.api_key_env}."
+            )
         return url.rstrip("/").removesuffix("/v1").rstrip("/")
 
     def _headers(self) -> dict[str, str]:

@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from harness.core.secrets import secrets_of
+
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _WORDS_LIMIT = 300
 
@@ -35,16 +37,18 @@ class Reply:
 
 def get(url: str, headers: Mapping[str, str], timeout_s: float) -> Reply:
     """GET; raises Unreachable."""
-    return _call(urllib.request.Request(url, headers=dict(headers)), timeout_s)
+    return _call(urllib.request.Request(url, headers=dict(headers)), headers, timeout_s)
 
 
 def post_json(url: str, body: Any, headers: Mapping[str, str], timeout_s: float) -> Reply:
     """POST `body` as JSON; raises Unreachable."""
-    headers = {"Content-Type": "application/json", **headers}
-    return _call(urllib.request.Request(url, data=orjson.dumps(body), headers=headers), timeout_s)
+    request = urllib.request.Request(
+        url, data=orjson.dumps(body), headers={"Content-Type": "application/json", **headers}
+    )
+    return _call(request, headers, timeout_s)
 
 
-def _call(request: urllib.request.Request, timeout_s: float) -> Reply:
+def _call(request: urllib.request.Request, headers: Mapping[str, str], timeout_s: float) -> Reply:
     # A proxy from the environment must not be asked for this machine's own servers. Redirects are not
     # followed: they would carry the key to another host.
     proxies = urllib.request.ProxyHandler({}) if urlsplit(request.full_url).hostname in _LOOPBACK else None
@@ -52,13 +56,20 @@ def _call(request: urllib.request.Request, timeout_s: float) -> Reply:
     opener = urllib.request.build_opener(*handlers)
     try:
         with opener.open(request, timeout=timeout_s) as response:
-            return Reply(response.status, response.read())
+            return Reply(response.status, _hidden(response.read(), headers))
     except urllib.error.HTTPError as error:
         with error:
-            return Reply(error.code, error.read())
+            return Reply(error.code, _hidden(error.read(), headers))
     except (OSError, HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise Unreachable(str(getattr(reason, "strerror", None) or reason or type(error).__name__)) from error
+
+
+def _hidden(body: bytes, headers: Mapping[str, str]) -> bytes:
+    """The body without the key that was sent: a server's words end up on the screen and in records."""
+    for secret in secrets_of(headers):
+        body = body.replace(secret.encode(), b"(key)")
+    return body
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

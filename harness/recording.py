@@ -80,10 +80,7 @@ def build_record(
         )
         validity = evaluate(evidence)
     return {
-        "reason": str(error) if error else None,
-        "started_at": started_at.isoformat(),
-        "sweep": sweep,
-        "config": dataclasses.asdict(config),
+        **bare_record(config, started_at, error, sweep),
         "fingerprint": fingerprint(
             prepared.plan, prepared.model, prepared.backend.versions(), prepared.cores
         ),
@@ -92,6 +89,18 @@ def build_record(
         "launch": findings.launch,
         "window": window.to_record() if window else {},
         "client": measurement.client if measurement else {},
+    }
+
+
+def bare_record(
+    config: Config, started_at: datetime, error: Exception | None, sweep: str | None
+) -> dict[str, Any]:
+    """What is known of a run however little came of it."""
+    return {
+        "reason": str(error) if error else None,
+        "started_at": started_at.isoformat(),
+        "sweep": sweep,
+        "config": dataclasses.asdict(config),
     }
 
 
@@ -131,12 +140,7 @@ def _shareable_tokens(prepared: Prepared, measurement: Measurement) -> int | Non
 
 def record_failure(config: Config, error: Exception, sweep: str) -> str | None:
     """Record a run that could not even start; returns its id, or None where that cannot be written either."""
-    record = {
-        "reason": str(error),
-        "started_at": datetime.now(UTC).isoformat(),
-        "sweep": sweep,
-        "config": dataclasses.asdict(config),
-    }
+    record = bare_record(config, datetime.now(UTC), error, sweep)
     try:
         with RunWriter(
             Path(config.results_dir), new_run_id(config.backend.name, config.workload.name)

@@ -13,13 +13,14 @@ from backends.registry import make_backend
 from harness.client import ClientJob, Measurement, Progress, measure
 from harness.config import Config
 from harness.core.errors import EngineError, HarnessError
+from harness.core.interrupts import held_back
 from harness.core.metric_names import KV_USED_BYTES
 from harness.core.model_store import resolve
 from harness.core.requests import PlannedRequest
 from harness.cores import available_cores, share_cores
 from harness.load.check import check_load
 from harness.quality.phase import check_quality, measure_quality, needs_restart
-from harness.recording import Findings, Prepared, build_record, tables
+from harness.recording import Findings, Prepared, bare_record, build_record, tables
 from harness.records.ids import new_run_id
 from harness.records.writer import RunWriter
 from harness.screen import Screen
@@ -80,14 +81,19 @@ def execute(prepared: Prepared, screen: Screen, sweep: str | None) -> Outcome:
             error = raised
         if error is None and findings.measurement is not None:
             error = _all_failed(findings.measurement)
-        if error is not None or (findings.measurement is not None and findings.measurement.stopped_early):
+        if error is not None:
             status = (
                 "partial" if findings.measurement is not None and _any_ok(findings.measurement) else "failed"
             )
-        with screen.phase("Writing the record"):
-            record = build_record(prepared, findings, started_at, error, sweep)
+        with held_back() as signals, screen.phase("Writing the record"):
+            try:
+                record = build_record(prepared, findings, started_at, error, sweep)
+            except Exception as raised:  # figures can be made again from the tables, which must not be lost
+                error = error or raised
+                status = "partial" if findings.measurement is not None else "failed"
+                record = bare_record(config, started_at, error, sweep)
             writer.finish(status, record, *tables(findings))
-    return Outcome(writer.run_id, status, error, interrupted)
+    return Outcome(writer.run_id, status, error, interrupted or bool(signals))
 
 
 def speed_and_quality(prepared: Prepared, findings: Findings, writer: RunWriter, screen: Screen) -> None:
@@ -118,21 +124,32 @@ def measure_speed(
     if plan.warmup:
         with screen.measuring("Warming up", len(plan.warmup)) as show:
             job = _client_job(prepared, server, plan.warmup, "warmup", writer)
-            findings.warmup = measure(job, _reporter(show, None))
+            findings.warmup = measure(job, _reporter(show, None), lambda: server.alive)
+        _check_ending(findings.warmup, server)
+        if (nothing := _all_failed(findings.warmup)) is not None:
+            raise nothing
     planned = len(plan.requests)
     total = min(prepared.config.load.requests or planned, planned)
     with _telemetry(prepared, server) as sampler:
         try:
             with screen.measuring("Measuring", total) as show:
                 job = _client_job(prepared, server, plan.requests, "measured", writer)
-                findings.measurement = measure(job, _reporter(show, sampler))
+                findings.measurement = measure(job, _reporter(show, sampler), lambda: server.alive)
         finally:
             findings.engine_alive = server.alive
     findings.telemetry = sampler.frame()
-    if findings.measurement.stopped_early:
+    _check_ending(findings.measurement, server)
+
+
+def _check_ending(measurement: Measurement, server: Server) -> None:
+    """Raise what ended a phase before its time."""
+    if measurement.interrupted:
         raise KeyboardInterrupt
-    if not findings.engine_alive and server.process:
+    if not server.alive and server.process:
         raise EngineError(f"The engine ended while it was measured.\n{server.process.last_words()}")
+    if measurement.stopped_early:
+        why = measurement.client.get("failure") or "it was told to stop from outside."
+        raise HarnessError(f"The measuring client ended early: {why}")
 
 
 def judge(prepared: Prepared, backend: Backend, server: Server, findings: Findings, screen: Screen) -> None:
@@ -210,4 +227,5 @@ def _all_failed(measurement: Measurement) -> HarnessError | None:
     if _any_ok(measurement) or measurement.requests.empty:
         return None
     first = measurement.requests.iloc[0]
-    return EngineError(f"Every request failed; the first with {first['error']}: {first['error_detail']}")
+    which = "Every warm-up request" if first["phase"] == "warmup" else "Every request"
+    return EngineError(f"{which} failed; the first with {first['error']}: {first['error_detail']}")

@@ -83,8 +83,7 @@ class Session:
     def finish(self) -> int:
         """Report what was recorded; returns the exit code."""
         recorded = [outcome.run_id for outcome in self.outcomes if outcome.run_id]
-        if recorded:
-            self._report(recorded)
+        reported = not recorded or self._report(recorded)
         if self.interrupted:
             rest = (
                 f" {self.skipped} more {'run was' if self.skipped == 1 else 'runs were'} not started."
@@ -95,14 +94,15 @@ class Session:
             return INTERRUPTED
         failed = [outcome for outcome in self.outcomes if outcome.status != "complete"]
         if not failed:
-            return 0
+            return 0 if reported else HarnessError.exit_code
         if all(isinstance(outcome.error, UsageError) for outcome in failed) and len(failed) == len(
             self.outcomes
         ):
             return UsageError.exit_code
         return HarnessError.exit_code
 
-    def _report(self, run_ids: list[str]) -> None:
+    def _report(self, run_ids: list[str]) -> bool:
+        """Whether the report was written and told."""
         from harness.records.reader import read_run
         from harness.report import write_report
         from harness.report.terminal import advice, one_sentence, summary_table
@@ -111,11 +111,18 @@ class Session:
             with self.screen.phase("Writing the report"):
                 runs = [read_run(run_id, self.results_dir) for run_id in run_ids]
                 path = write_report(runs, self.results_dir / "reports" / self._sweep_name())
+            self.screen.result(summary_table(runs))
+            self.screen.result(one_sentence(runs))
+            for line in advice(runs):
+                self.screen.warn(line)
+            self.screen.result(str(path))
         except (HarnessError, OSError) as error:
             self.screen.error(f"{error} The records are in {self.results_dir / 'runs'}.")
-            return
-        self.screen.result(summary_table(runs))
-        self.screen.result(one_sentence(runs))
-        for line in advice(runs):
-            self.screen.warn(line)
-        self.screen.result(str(path))
+            return False
+        except KeyboardInterrupt:
+            self.interrupted = True
+            return False
+        except Exception as error:  # the runs are recorded; `python -m harness.report` can be tried again
+            self.unexpected(error)
+            return False
+        return True

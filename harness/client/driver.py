@@ -92,7 +92,7 @@ class Driver:
         if payload is None:
             self._unbuildable.add(request)
         exchange = self._unbuilt.pop(request, None)
-        if exchange is not None:
+        if exchange is not None and not exchange.over:
             exchange.payload = payload
             self._admit(exchange)
 

@@ -73,7 +73,8 @@ class Measurement:
         row.
     window_start_ns, window_end_ns: the measured window by METRICS, CLOCK_MONOTONIC; equal if nothing was
         sent.
-    stopped_early: interrupted, or the client process died; what came before is here.
+    stopped_early: interrupted, told to stop, or the client process died; what came before is here.
+    interrupted: by Ctrl-C or SIGTERM, even if everything had been measured by then.
     client: the client's own cost: `cpu_s` and `cpu_share` of one core inside the window, `lag_max_ms` and
         `lag_p99_ms` of its event loop, `reconnects` and more. `failure` says why where it died.
     """
@@ -84,3 +85,4 @@ class Measurement:
     window_end_ns: int
     stopped_early: bool
     client: dict[str, Any]
+    interrupted: bool = False

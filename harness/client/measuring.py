@@ -1,6 +1,7 @@
 """Runs the measuring client and turns what it recorded into tables: the room's one entrance."""
 
 import contextlib
+import dataclasses
 import os
 import subprocess
 import sys
@@ -18,29 +19,43 @@ from harness.client.job import ClientJob, Measurement, Progress
 from harness.client.journal import read_journal
 from harness.client.outcome import outcome_of
 from harness.client.prepare import Prepared, prepare
-from harness.client.secrets import hidden, secrets_of
 from harness.client.setup import Setup, send_setup
 from harness.client.tables import tables
 from harness.core.errors import HarnessError
+from harness.core.interrupts import held_back
+from harness.core.secrets import hidden, secrets_of
 from harness.core.tokenizer import Tokenizer
 
 _POLL_S = 0.1
 _PATIENCE_S = 30.0  # for a client that was told to stop; it needs the time to write what it holds
 
 
-def measure(job: ClientJob, on_progress: Callable[[Progress], None]) -> Measurement:
+def measure(
+    job: ClientJob,
+    on_progress: Callable[[Progress], None],
+    keep_going: Callable[[], bool] = lambda: True,
+) -> Measurement:
     """Drive one phase of load in a process of its own and return what it measured.
 
-    `on_progress` is called about ten times a second in this process. KeyboardInterrupt ends the run early;
-    what was measured until then is returned with `stopped_early`. Raises UsageError for a job that cannot be,
-    HarnessError if the client process did not run.
+    `on_progress` and `keep_going` are called about ten times a second in this process. Ctrl-C, SIGTERM, or
+    `keep_going` that says no ends the run early; what was measured until then is returned with
+    `stopped_early`, however often somebody asks. Raises UsageError for a job that cannot be, HarnessError if
+    the client process did not run.
     """
     prepared = prepare(job)
-    fd = count.create_counters()
-    try:
-        ended, interrupted = _run(prepared, fd, on_progress)
-    finally:
-        os.close(fd)
+    with held_back() as signals:
+        fd = count.create_counters()
+        try:
+            ended, interrupted = _run(prepared, fd, on_progress, lambda: not signals and keep_going())
+        finally:
+            os.close(fd)
+        interrupted = interrupted or bool(signals)
+        measurement = _measurement(job, prepared, ended, interrupted)
+        return dataclasses.replace(measurement, interrupted=interrupted or bool(signals))
+
+
+def _measurement(job: ClientJob, prepared: Prepared, ended: int, interrupted: bool) -> Measurement:
+    """What the client left on disk, as tables."""
     result = _result(Path(prepared.setup.result))
     exchanges = collect(read_journal(Path(prepared.setup.journal)))
     failure = result.get("failure") or (None if ended == 0 or interrupted else _last_words(prepared.log))
@@ -66,8 +81,10 @@ def measure(job: ClientJob, on_progress: Callable[[Progress], None]) -> Measurem
     )
 
 
-def _run(prepared: Prepared, fd: int, on_progress: Callable[[Progress], None]) -> tuple[int, bool]:
-    """Start the client, follow it to its end; return its exit code and whether Ctrl-C ended it."""
+def _run(
+    prepared: Prepared, fd: int, on_progress: Callable[[Progress], None], keep_going: Callable[[], bool]
+) -> tuple[int, bool]:
+    """Start the client, follow it to its end; return its exit code and whether an interruption ended it."""
     counters = count.Counters(fd)
     root = str(Path(harness.__path__[0]).parent)
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -84,7 +101,7 @@ def _run(prepared: Prepared, fd: int, on_progress: Callable[[Progress], None]) -
         )
     interrupted = False
     try:
-        _follow(process, setup, counters.values, prepared.total, on_progress)
+        _follow(process, setup, counters.values, prepared.total, on_progress, keep_going)
     except KeyboardInterrupt:
         interrupted = True
     finally:
@@ -99,12 +116,13 @@ def _follow(
     counters: memoryview,
     total: int,
     on_progress: Callable[[Progress], None],
+    keep_going: Callable[[], bool],
 ) -> None:
     try:
         send_setup(setup, _pipe(process))
     except BrokenPipeError:
         return  # it died; its exit code and its log tell why
-    while True:
+    while keep_going():
         try:
             process.wait(_POLL_S)
         except subprocess.TimeoutExpired:

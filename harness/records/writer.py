@@ -68,10 +68,11 @@ class RunWriter:
         tables = {"requests": requests, "events": events, "telemetry": telemetry}
         whole = {"schema": SCHEMA, "id": self.run_id, "status": status, "reason": None} | dict(record)
         try:
-            for name, table in tables.items():
-                if table is not None and len(table):
-                    self._write_table(name, table)
-            _write_durably(self.folder / "run.json", orjson.dumps(whole, default=str, option=_JSON))
+            try:
+                self._write(whole, tables)
+            except OSError:  # most often a full disk; the scratch is of no more use, and large
+                shutil.rmtree(self.scratch, ignore_errors=True)
+                self._write(whole, tables)
             shutil.rmtree(self.scratch, ignore_errors=True)
             self.folder.rename(self.final)
         except OSError as error:
@@ -89,6 +90,12 @@ class RunWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.discard()
+
+    def _write(self, record: Mapping[str, Any], tables: "Mapping[str, pd.DataFrame | None]") -> None:
+        for name, table in tables.items():
+            if table is not None and len(table):
+                self._write_table(name, table)
+        _write_durably(self.folder / "run.json", orjson.dumps(record, default=str, option=_JSON))
 
     def _write_table(self, name: str, table: "pd.DataFrame") -> None:
         from harness.records.frames import typed

@@ -1,13 +1,13 @@
 """What can be looked at while an engine serves: its processes, its own metrics, the GPU, the energy counters."""
 
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import psutil
+
+from backends.http_calls import Unreachable, get
 
 _TREE_REFRESH_S = 2.0
 _METRICS_TIMEOUT_S = 2.0
@@ -66,15 +66,15 @@ class EngineMetrics:
     def __init__(
         self, url: str, headers: Mapping[str, str], to_common_names: Callable[[str], dict[str, float]]
     ) -> None:
-        self._request = urllib.request.Request(url, headers=dict(headers))
+        self._url, self._headers = url, headers
         self._to_common_names = to_common_names
 
     def read(self) -> dict[str, float]:
         """Gauges and counters by common name; {} where the engine has no such page."""
         try:
-            with urllib.request.urlopen(self._request, timeout=_METRICS_TIMEOUT_S) as answer:
-                return self._to_common_names(answer.read().decode("utf-8", "replace"))
-        except (urllib.error.URLError, ValueError):
+            reply = get(self._url, self._headers, _METRICS_TIMEOUT_S)
+            return self._to_common_names(reply.body.decode("utf-8", "replace")) if reply.status == 200 else {}
+        except (Unreachable, ValueError):
             return {}
 
 
@@ -90,15 +90,21 @@ class NvidiaGpu:
         self._devices = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
 
     def read(self) -> dict[str, float]:
-        """gpu_bytes over all devices and gpu_utilisation (their mean, 0 to 1)."""
+        """gpu_bytes over all devices and gpu_utilisation (their mean, 0 to 1).
+
+        No gpu_bytes where the engine's processes are not known (somebody else's server), or where the driver
+        does not say what one of them holds.
+        """
         pids = self._pids()
-        used = busy = 0
+        used: int | None = 0 if pids else None
+        busy = 0
         for device in self._devices:
             for process in self._nvml.nvmlDeviceGetComputeRunningProcesses(device):
-                if process.pid in pids:
-                    used += process.usedGpuMemory or 0
+                if process.pid in pids and used is not None:
+                    used = None if process.usedGpuMemory is None else used + process.usedGpuMemory
             busy += self._nvml.nvmlDeviceGetUtilizationRates(device).gpu
-        return {"gpu_bytes": used, "gpu_utilisation": busy / 100 / len(self._devices)}
+        known = {} if used is None else {"gpu_bytes": used}
+        return {**known, "gpu_utilisation": busy / 100 / len(self._devices)}
 
 
 class RaplEnergy:

@@ -82,14 +82,16 @@ def test_an_endpoint_that_is_down(tmp_path: Path):
 
 
 def test_an_endpoint_that_wants_a_key(server: ScriptedServer, tmp_path: Path):
-    body = '{"error": {"message": "Incorrect API key provided"}}'
-    server.play(Script(status=401, body=body, content_type="application/json"))
     secret = "sk-a-secret-that-must-not-be-seen"
-    done = run(endpoint(server), tmp_path, OPENAI_API_KEY=secret)
+    body = f'{{"error": {{"message": "Incorrect API key provided: {secret}"}}}}'  # as some servers do
+    server.play(Script(status=401, body=body, content_type="application/json"))
+    done = run(endpoint(server, "-m", "seed=1"), tmp_path, OPENAI_API_KEY=secret)
     assert_one_clear_message(done, 1, "401", "Incorrect API key provided")
     written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
     assert all(secret.encode() not in content for content in written)
     assert secret not in done.out + done.err
+    (record,) = records(tmp_path / "results")  # in a sweep the failed run is recorded, with its reason
+    assert "Incorrect API key provided: (key)" in record["reason"]
 
 
 def test_an_engine_environment_that_lacks_the_engine(tmp_path: Path):

@@ -51,6 +51,27 @@ def test_requests_that_waited_for_a_slot_are_aborted_too(server: ScriptedServer,
     assert measured.requests["sent_ns"].notna().sum() == 2
 
 
+def test_signals_while_it_ends_lose_nothing(server: ScriptedServer, tmp_path: Path) -> None:
+    server.play(ENDLESS, by_key={number: Script() for number in range(10)})
+
+    def interrupt(progress: Progress) -> None:
+        if progress.finished == 10 and progress.in_flight == 4:
+            for _ in range(3):
+                os.kill(os.getpid(), signal.SIGINT)
+
+    measured = measure(job(server.base_url, plan(30), tmp_path), interrupt)
+    assert measured.interrupted and measured.stopped_early
+    assert list(measured.requests["ok"]) == [True] * 10 + [False] * 4
+    assert measured.client["failure"] is None
+
+
+def test_a_caller_that_will_not_go_on(server: ScriptedServer, tmp_path: Path) -> None:
+    server.play(ENDLESS)
+    measured = measure(job(server.base_url, plan(4), tmp_path), quiet, lambda: not server.record())
+    assert measured.stopped_early and not measured.interrupted
+    assert set(measured.requests["error"]) == {"aborted"}
+
+
 def test_an_exception_of_the_caller_ends_the_client(server: ScriptedServer, tmp_path: Path) -> None:
     server.play(ENDLESS)
 

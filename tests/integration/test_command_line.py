@@ -139,6 +139,36 @@ def test_an_interruption_keeps_what_was_measured(
     assert leftovers(tmp_path / "results") == []
 
 
+def test_an_interruption_of_the_warm_up_ends_the_run(server: ScriptedServer, tmp_path: Path):
+    # The readiness question is answered at once, the warm-up request takes its time.
+    server.play(Script(ttft_ms=5, itl_ms=3000), in_order=[Script()])
+    process = start(command(server, "-m", "seed=1,2"), tmp_path)
+    while len(server.record()) < 2 or len(server.record()[1]["sends"]) < 2:
+        assert process.poll() is None
+    for _ in range(3):  # people press it more than once
+        process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    (record,) = records(tmp_path / "results")
+    assert (record["status"], record["reason"]) == ("failed", "interrupted")
+    assert "Measuring" not in err
+    assert "1 more run was not started" in err
+    requests = pd.read_parquet(tmp_path / "results" / "runs" / record["id"] / "requests.parquet")
+    assert list(requests["phase"]) == ["warmup"] and list(requests["error"]) == ["aborted"]
+    assert leftovers(tmp_path / "results") == []
+
+
+def test_a_warm_up_where_nothing_succeeds_ends_the_run(server: ScriptedServer, tmp_path: Path):
+    broken = Script(status=500, body="no memory left", content_type="text/plain")
+    server.play(broken, in_order=[Script()])
+    done = run(command(server), tmp_path)
+    assert done.status == 1
+    assert "Every warm-up request failed" in done.err and "no memory left" in done.err
+    (record,) = records(tmp_path / "results")
+    assert record["status"] == "failed"
+    assert (tmp_path / done.last_line).is_file()
+
+
 def test_a_server_where_nothing_succeeds_is_a_failed_run(server: ScriptedServer, tmp_path: Path):
     broken = Script(error_after=2)
     server.play(broken, in_order=[Script()] * 2)

@@ -92,6 +92,12 @@ def test_the_url_may_end_in_v1_or_not_and_the_model_is_asked_for(suffix: str) ->
     assert (found.base_url, found.model_name, dict(found.headers)) == (url, "tiny", {})
 
 
+def test_a_password_in_the_url_is_refused_and_not_repeated() -> None:
+    with pytest.raises(UsageError, match="user or a password") as raised:
+        endpoint("http://me:sesame@example.org").check(_MODEL)
+    assert "sesame" not in str(raised.value)
+
+
 def test_a_named_model_is_not_asked_for() -> None:
     found = endpoint("https://example.org/v1", model_name="big").endpoint(_MODEL, 0)
     assert (found.base_url, found.model_name) == ("https://example.org", "big")

@@ -1,3 +1,4 @@
+import errno
 import json
 import re
 from datetime import UTC, datetime
@@ -47,6 +48,24 @@ def test_what_was_written_is_read_back(tmp_path: Path):
         "run.json",
         "telemetry.parquet",
     ]
+
+
+def test_a_full_disk_is_given_the_scratch_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    requests, events, telemetry = tables(Schedule())
+    to_parquet = pd.DataFrame.to_parquet
+    with RunWriter(tmp_path, "r1") as writer:
+        (writer.scratch / "journal").write_bytes(b"spilled")
+
+        def full(table: pd.DataFrame, path: Path, **how: object) -> None:
+            to_parquet(table, path, **how)
+            if writer.scratch.exists():
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(pd.DataFrame, "to_parquet", full)
+        writer.finish("partial", {"started_at": "2026"}, requests, events, telemetry)
+    run = read_run("r1", tmp_path)
+    assert len(run.requests) == len(requests)
+    assert len(run.telemetry) == len(telemetry)
 
 
 def test_the_tables_have_the_types_of_the_schema(tmp_path: Path):

@@ -1,6 +1,7 @@
 import time
 
 import pandas as pd
+import pytest
 
 from harness.records.schema import TELEMETRY_COLUMNS
 from harness.telemetry.sampler import Sampler
@@ -16,8 +17,11 @@ class Counting:
 
 
 class Broken:
+    def __init__(self, error: type[Exception]) -> None:
+        self.error = error
+
     def read(self) -> dict[str, float]:
-        raise OSError("gone")
+        raise self.error("gone")
 
 
 class Dear:
@@ -45,9 +49,14 @@ def test_rows_are_in_order_and_typed():
     assert frame["gpu_bytes"].isna().all()
 
 
-def test_a_source_that_cannot_be_read_leaves_the_others_alone():
+class Foreign(Exception):
+    """As NVML's: of a family that no standard library knows."""
+
+
+@pytest.mark.parametrize("error", [OSError, Foreign])
+def test_a_source_that_cannot_be_read_leaves_the_others_alone(error: type[Exception]):
     source = Counting()
-    with Sampler([Broken(), source], interval_s=0.01) as sampler:
+    with Sampler([Broken(error), source], interval_s=0.01) as sampler:
         while source.looks < 2:
             time.sleep(0.005)
     assert len(sampler.frame()) >= 2
@@ -64,7 +73,7 @@ def test_a_dear_source_is_asked_less_often():
 
 
 def test_nothing_read_is_an_empty_frame_with_all_columns():
-    with Sampler([Broken()], interval_s=0.01) as sampler:
+    with Sampler([Broken(OSError)], interval_s=0.01) as sampler:
         pass
     frame = sampler.frame()
     assert isinstance(frame, pd.DataFrame)

@@ -3,11 +3,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
-from harness.telemetry.sources import EngineMetrics, ProcessTree, RaplEnergy
+from harness.telemetry.sources import EngineMetrics, NvidiaGpu, ProcessTree, RaplEnergy
 
 # A parent that holds memory and one child that holds more; both wait for a line.
 HOLDERS = """
@@ -67,6 +68,34 @@ def test_a_tree_that_is_gone_reads_nothing():
 
 def test_metrics_of_a_server_that_is_gone_are_absent():
     assert EngineMetrics("http://127.0.0.1:1/metrics", {}, lambda text: {"x": 1.0}).read() == {}
+
+
+@pytest.mark.parametrize(
+    ("ours", "held", "known"),
+    [
+        ({1, 2}, {1: 100, 2: 20, 3: 4}, 120),
+        ({1}, {3: 4}, 0),  # ours are known, and hold nothing
+        (set(), {3: 4}, None),  # somebody else's server: nobody knows which processes are its
+        ({1}, {1: None}, None),  # the driver does not tell
+    ],
+)
+def test_gpu_memory_that_nobody_knows_is_absent_not_zero(
+    monkeypatch: pytest.MonkeyPatch, ours: set[int], held: dict[int, int | None], known: int | None
+):
+    # Stands in for the driver, which only a machine with a GPU has.
+    nvml = SimpleNamespace(
+        nvmlInit=lambda: None,
+        nvmlDeviceGetCount=lambda: 1,
+        nvmlDeviceGetHandleByIndex=lambda index: index,
+        nvmlDeviceGetComputeRunningProcesses=lambda device: [
+            SimpleNamespace(pid=pid, usedGpuMemory=held[pid]) for pid in held
+        ],
+        nvmlDeviceGetUtilizationRates=lambda device: SimpleNamespace(gpu=50),
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    values = NvidiaGpu(lambda: ours).read()
+    assert values.get("gpu_bytes") == known
+    assert values["gpu_utilisation"] == 0.5
 
 
 def _zone(root: Path, name: str, microjoules: int) -> Path:

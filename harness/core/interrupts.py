@@ -1,0 +1,31 @@
+"""Ctrl-C at a moment when it would lose something: noted, and acted on when the work in hand is safe."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def held_back() -> Iterator[list[int]]:
+    """SIGINT and SIGTERM do nothing inside but appear in the list that is yielded; whoever holds it must look.
+
+    Outside of the main thread, where Python delivers no signal, nothing is changed.
+    """
+    arrived: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield arrived
+        return
+
+    def note(number: int, frame: FrameType | None) -> None:
+        arrived.append(number)
+
+    before = {number: signal.signal(number, note) for number in _SIGNALS}
+    try:
+        yield arrived
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
