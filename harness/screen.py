@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 # Redrawing costs CPU on the core the client may share, so the bar moves slowly while it measures.
 _REDRAWS_PER_S = 4
@@ -91,7 +91,8 @@ class Screen:
     def _live_bar(self, title: str, total: int | None) -> Iterator[Callable[[int, str], None]]:
         progress = Progress(
             TextColumn("    {task.description}"),
-            BarColumn(bar_width=20),
+            BarColumn(bar_width=12),
+            MofNCompleteColumn(),
             TextColumn("{task.fields[figures]}"),
             TimeElapsedColumn(),
             auto_refresh=False,

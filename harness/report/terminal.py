@@ -28,7 +28,7 @@ def summary_table(runs: Sequence[Run]) -> "Table":
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-    table.add_column("run", overflow="fold", ratio=1)
+    table.add_column("run", overflow="fold", min_width=12)
     for heading, _ in _COLUMNS:
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("tokens/s", justify="right", no_wrap=True)
