@@ -19,7 +19,8 @@ _COLUMNS = (("TTFT ms\np50–p95", "ttft_ms"), ("TPOT ms\np50–p95", "tpot_ms")
 
 
 def summary_table(runs: Sequence[Run]) -> "Table":
-    """A row a run, fit for 80 columns: latencies with their spread, rate, errors, what spoils them (✗).
+    """A row a run, fit for 80 columns: latencies with their spread, rate, errors where there are any, and how many
+    checks failed; a figure that one of them spoils is marked ✗.
 
     Readable without colour; text of records is never taken for markup.
     """
@@ -27,17 +28,20 @@ def summary_table(runs: Sequence[Run]) -> "Table":
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("run", overflow="fold", min_width=12)
     for heading, _ in _COLUMNS:
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("tokens/s", justify="right", no_wrap=True)
-    table.add_column("errors", justify="right", no_wrap=True)
+    any_errors = any(error_count(run) for run in runs)
+    if any_errors:
+        table.add_column("errors", justify="right", no_wrap=True)
     table.add_column("checks", no_wrap=True)
     names = labels(runs)
     for run in runs:
         if run.status == "failed":
-            table.add_row(Text(names[run.id]), "–", "–", "–", "–", Text("failed", style="red"))
+            dashes = ["–"] * (4 if any_errors else 3)
+            table.add_row(Text(names[run.id]), *dashes, Text("failed", style="red"))
             continue
         figures = [_figure(run, _spread(run, key), key) for _, key in _COLUMNS]
         rate = _figure(run, number(pick(run.summary, "output_tokens_per_s")), "output_tokens_per_s")
@@ -46,7 +50,7 @@ def summary_table(runs: Sequence[Run]) -> "Table":
             Text(names[run.id]),
             *figures,
             rate,
-            Text(str(errors), style="red" if errors else ""),
+            *([Text(str(errors), style="red" if errors else "")] if any_errors else []),
             _checks(run),
         )
     return table
