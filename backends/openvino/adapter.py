@@ -197,5 +197,10 @@ def _versions_of(python: str) -> dict[str, str]:
         done = subprocess.run(command, capture_output=True, check=True, timeout=60)
         answer: dict[str, str | None] = orjson.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, orjson.JSONDecodeError) as error:
-        raise UsageError(f"backend.python={python} is no Python interpreter that runs: {error}.") from error
+        words = (getattr(error, "stderr", None) or b"").decode(errors="replace").strip().splitlines()
+        reason = words[-1] if words else getattr(error, "strerror", None) or "it gave no answer"
+        raise UsageError(
+            f"backend.python={python} is no Python interpreter that runs ({reason}). Name the python of the "
+            "engine's environment, such as backend.python=ENVIRONMENT/bin/python."
+        ) from error
     return {name: version for name, version in answer.items() if version is not None}
