@@ -76,7 +76,7 @@ def build_record(
             client_cpu_share=measurement.client.get("cpu_share"),
             event_loop_lag_ms=measurement.client.get("lag_p99_ms"),
             engine_alive=findings.engine_alive if config.backend.base_url is None else None,
-            shareable_prompt_tokens=_shareable_tokens(prepared, measurement),
+            shareable_prompt_tokens=_shareable_tokens(prepared.plan, requests),
         )
         validity = evaluate(evidence)
     return {
@@ -127,15 +127,20 @@ def _window(config: Config, measurement: Measurement | None) -> Window | None:
     )
 
 
-def _shareable_tokens(prepared: Prepared, measurement: Measurement) -> int | None:
+def _shareable_tokens(plan: Plan, requests: pd.DataFrame) -> int | None:
     """Prompt tokens that the plan lets a prefix cache find among the requests that were really sent.
 
     None with real history: what the engine answered stands in later prompts, and the plan does not know it.
     """
-    if any(request.segments for request in prepared.plan.requests):
+    if any(request.segments for request in plan.requests):
         return None
-    sent = set(measurement.requests.loc[measurement.requests["sent_ns"].notna(), "index"])
-    return shareable_tokens(r.prompt_ids for r in prepared.plan.requests if r.index in sent)
+    sent = requests[requests["sent_ns"].notna()]
+    phases = {str(phase): set(rows["index"]) for phase, rows in sent.groupby("phase")}
+    measured, warmup = phases.get("measured", set()), phases.get("warmup", set())
+    return shareable_tokens(
+        (request.prompt_ids for request in plan.requests if request.index in measured),
+        (request.prompt_ids for request in plan.warmup if request.index in warmup),
+    )
 
 
 def record_failure(config: Config, error: Exception, sweep: str) -> str | None:

@@ -1,6 +1,5 @@
 """One run, from configuration to record. Reads from top to bottom as the run happens."""
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,7 +18,7 @@ from harness.core.model_store import resolve
 from harness.core.requests import PlannedRequest
 from harness.cores import available_cores, share_cores
 from harness.load.check import check_load
-from harness.quality.phase import check_quality, measure_quality, needs_restart
+from harness.quality.phase import check_quality, engine_for_quality, measure_quality
 from harness.recording import Findings, Prepared, bare_record, build_record, tables
 from harness.records.ids import new_run_id
 from harness.records.writer import RunWriter
@@ -99,18 +98,17 @@ def execute(prepared: Prepared, screen: Screen, sweep: str | None) -> Outcome:
 def speed_and_quality(prepared: Prepared, findings: Findings, writer: RunWriter, screen: Screen) -> None:
     """The engine's lifetime: warm-up, measurement, quality; fills `findings` as it goes."""
     config = prepared.config
-    restart = needs_restart(config.quality, prepared.backend)
+    quality = engine_for_quality(config.quality, config.backend)
     name, model, log = config.backend.name, prepared.model, writer.engine_log
     verb = "Reaching" if config.backend.base_url else "Starting"
     with serve(prepared.backend, model, prepared.cores, log, screen.phase(f"{verb} {name}")) as server:
         findings.launch["speed"] = server.launch
         measure_speed(prepared, server, findings, writer, screen)
-        if not restart:
+        if quality == config.backend:
             judge(prepared, prepared.backend, server, findings, screen)
-    if restart:
-        chunked = dataclasses.replace(prepared.config.backend, prefill_chunk=config.quality.chunk)
-        backend = make_backend(chunked)
-        title = f"Restarting {name} to feed {config.quality.chunk} tokens at a time"
+    if quality != config.backend:
+        backend = make_backend(quality)
+        title = f"Restarting {name} to feed {quality.prefill_chunk} tokens at a time"
         with serve(backend, model, prepared.cores, log, screen.phase(title)) as server:
             findings.launch["quality"] = server.launch
             judge(prepared, backend, server, findings, screen)

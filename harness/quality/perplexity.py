@@ -64,6 +64,11 @@ def perplexity(
     Returns perplexity, its 95 % interval, bits_per_byte, predicted_tokens and each window's sums, from which two
     runs over the same text can be compared window by window.
     """
+
+    def text_bytes(beginning: Sequence[int]) -> int:
+        # Counted from the start: a piece out of the middle may begin inside a character, or lose a leading space.
+        return len(tokenizer.decode(beginning).encode())
+
     plan = windows(len(ids), window, stride)
     sums, counts, byte_counts = [], [], []
     for done, part in enumerate(plan):
@@ -78,7 +83,7 @@ def perplexity(
             )
         sums.append(-float(np.sum(np.asarray(scored, dtype=np.float64))))
         counts.append(len(scored))
-        byte_counts.append(len(tokenizer.decode(ids[part.scored_from : part.end]).encode()))
+        byte_counts.append(text_bytes(ids[: part.end]) - text_bytes(ids[: part.scored_from]))
     on_window(len(plan), len(plan))
     return {
         "perplexity": math.exp(sum(sums) / sum(counts)),

@@ -1,11 +1,12 @@
 """The quality phase: which text, through which server, and what is said where an engine has no route."""
 
+import dataclasses
 import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from backends.base import Backend, Endpoint
+from backends.base import Backend, Endpoint, EngineOptions
 from backends.http_calls import Unreachable, post_json, server_words
 from harness.config import QualityOptions
 from harness.core.errors import EndpointError, UsageError
@@ -54,14 +55,17 @@ def check_quality(options: QualityOptions, backend: Backend) -> None:
         )
 
 
-def needs_restart(options: QualityOptions, backend: Backend) -> bool:
-    """Whether the engine must be started again with the chunk size that this phase feeds."""
-    return (
-        options.name != "none"
-        and options.chunk is not None
-        and backend.options.base_url is None
-        and backend.options.prefill_chunk != options.chunk
-    )
+def engine_for_quality(options: QualityOptions, engine: EngineOptions) -> EngineOptions:
+    """The same engine as this phase needs it: fed `options.chunk` tokens at a time, and no prefix cache.
+
+    Tokens found in a prefix cache are not computed again, so engines give no log-probabilities for them; what the
+    KV cache holds is the same without one. Where the result differs from `engine`, the engine is started again.
+    """
+    if options.name == "none" or engine.base_url is not None:
+        return engine
+    chunk = engine.prefill_chunk if options.chunk is None else options.chunk
+    prefix_cache = False if engine.prefix_cache else engine.prefix_cache
+    return dataclasses.replace(engine, prefill_chunk=chunk, prefix_cache=prefix_cache)
 
 
 def measure_quality(

@@ -11,6 +11,7 @@ from harness.validity.run_checks import (
     MEMORY_SAMPLES,
     NO_ERRORS,
     STEADY_STATE,
+    WARMUP_ERRORS,
     WARMUP_OVERLAP,
 )
 from harness.validity.token_checks import OUTPUT_LENGTHS, PROMPT_LENGTHS, TOKEN_COUNTS
@@ -22,6 +23,7 @@ CHECKS: tuple[Check, ...] = (
     OUTPUT_LENGTHS,
     TOKEN_COUNTS,
     PROMPT_LENGTHS,
+    WARMUP_ERRORS,
     WARMUP_OVERLAP,
     FOREIGN_CACHE_HITS,
     STEADY_STATE,

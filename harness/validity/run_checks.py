@@ -40,6 +40,14 @@ def _warmup_overlap(evidence: Evidence, limit: float) -> Outcome:
     return Outcome(int(late.sum()) <= limit, float(late.sum()))
 
 
+def _warmup_errors(evidence: Evidence, limit: float) -> Outcome:
+    warmup = evidence.requests[(evidence.requests["phase"] == "warmup").to_numpy(dtype=bool, na_value=False)]
+    if warmup.empty:
+        return not_known("There was no warm-up.")
+    share = float((~succeeded(warmup)).mean())
+    return Outcome(share <= limit, share)
+
+
 def _foreign_cache_hits(evidence: Evidence, limit: float) -> Outcome:
     rows = measured(evidence.requests)
     if evidence.shareable_prompt_tokens is None:
@@ -127,6 +135,16 @@ WARMUP_OVERLAP = Check(
     unit="warm-up requests still running",
     advice="A warm-up request shared the engine with measured ones: lower load.warmup or run it again.",
     measure=_warmup_overlap,
+)
+WARMUP_ERRORS = Check(
+    name="warmup_errors",
+    title="Every warm-up request succeeded",
+    problem="warm-up failed",
+    spoils=_EVERY_LATENCY,
+    limit=0.0,
+    unit="of warm-up requests failed",
+    advice="The engine may have been measured cold: read the warm-up's errors in requests.parquet and engine.log.",
+    measure=_warmup_errors,
 )
 FOREIGN_CACHE_HITS = Check(
     name="foreign_cache_hits",

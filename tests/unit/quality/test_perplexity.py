@@ -38,6 +38,15 @@ def test_a_uniform_model_has_the_vocabulary_as_perplexity():
     assert result["perplexity_interval"] is None
 
 
+def test_bytes_are_those_of_the_text_wherever_windows_cut_it():
+    tokenizer = embedded_tokenizer()
+    text = "x" + "\U0001f9ea\U0001f9ec" * 8  # characters of several tokens: windows begin inside of them
+    ids = tokenizer.encode(text)
+    assert len(ids) > 2 * len(text)
+    result = perplexity(ids, 7, 5, lambda window: [-math.log(2)] * len(window), tokenizer)
+    assert result["bits_per_byte"] == pytest.approx((len(ids) - 1) / (len(text.encode()) - 1))
+
+
 def test_sliding_windows_use_the_context_of_their_window():
     tokenizer = embedded_tokenizer()
     ids = list(range(300, 350))

@@ -174,6 +174,16 @@ def test_warmup_overlap():
     assert verdict("warmup_overlap", Schedule(warmup=0))["ok"] is None
 
 
+def test_warmup_errors():
+    def fails(requests: pd.DataFrame, events: pd.DataFrame, telemetry: pd.DataFrame) -> None:
+        requests.loc[(requests["phase"] == "warmup") & (requests["index"] == 1), "ok"] = False
+
+    assert verdict("warmup_errors")["ok"] is True
+    assert verdict("warmup_errors", edit=fails)["value"] == 0.5
+    assert verdict("warmup_errors", edit=fails)["ok"] is False
+    assert verdict("warmup_errors", Schedule(warmup=0))["ok"] is None
+
+
 def test_foreign_cache_hits():
     cached = every_measured("cached_tokens", 30)  # a tenth of every prompt
     assert verdict("foreign_cache_hits")["ok"] is True

@@ -1,0 +1,30 @@
+import dataclasses
+
+import pytest
+
+from harness.config import QualityOptions
+from harness.quality.phase import engine_for_quality
+from tests.support.backends import endpoint, openvino
+
+_QUALITY = QualityOptions(name="perplexity", tokens=100, window=50, stride=None, chunk=64, text=None)
+
+
+@pytest.mark.parametrize("prefix_cache", [False, True])
+@pytest.mark.parametrize(("chunk", "fed"), [(64, 64), (None, 256)])
+def test_it_is_fed_in_chunks_and_without_a_prefix_cache(prefix_cache: bool, chunk: int | None, fed: int):
+    engine = openvino(prefix_cache=prefix_cache, prefill_chunk=256).options
+    changed = engine_for_quality(dataclasses.replace(_QUALITY, chunk=chunk), engine)
+    assert changed == dataclasses.replace(engine, prefix_cache=False, prefill_chunk=fed)
+    assert (changed == engine) is (
+        fed == 256 and not prefix_cache
+    )  # only then the engine need not start again
+
+
+def test_an_engine_of_somebody_else_stays_as_it_is():
+    theirs = endpoint("http://127.0.0.1:1").options
+    assert engine_for_quality(_QUALITY, theirs) == theirs
+
+
+def test_without_a_quality_phase_nothing_changes():
+    engine = openvino(prefix_cache=True).options
+    assert engine_for_quality(dataclasses.replace(_QUALITY, name="none"), engine) is engine
