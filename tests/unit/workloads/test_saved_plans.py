@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -42,7 +43,9 @@ def test_the_file_says_what_it_is(default_plans: dict[str, Plan], tmp_path: Path
     assert header["schema"] == 1
     assert (header["workload"], header["seed"], header["sha256"]) == ("rag", 11, plan.sha256())
     assert header["sources"] == plan.sources
-    assert [line["phase"] for line in lines] == ["measured"] * 20 + ["warmup"] * 3
+    assert [line["phase"] for line in lines] == ["measured"] * len(plan.requests) + ["warmup"] * len(
+        plan.warmup
+    )
 
 
 def test_the_first_requests_can_be_replayed_alone(
@@ -55,7 +58,7 @@ def test_the_first_requests_can_be_replayed_alone(
     assert some.warmup == plan.warmup[:1]
     for changed, message in (
         ({"warmup": 4}, "load.warmup=3"),
-        ({"requests": 9}, "holds 8"),
+        ({"requests": len(plan.requests) + 1}, f"holds {len(plan.requests)}"),
         ({"output_tokens": 5}, "workload.output_tokens cannot be set"),
         ({"history": "real"}, "workload.history cannot be set"),
     ):
@@ -66,10 +69,15 @@ def test_the_first_requests_can_be_replayed_alone(
 def test_a_replayed_plan_must_fit_the_context(
     tokenizer: Tokenizer, default_plans: dict[str, Plan], tmp_path: Path
 ) -> None:
-    save_plan(default_plans["summarization"], tmp_path / "plan.jsonl")
+    plan = default_plans["summarization"]
+    save_plan(plan, tmp_path / "plan.jsonl")
     options = workload_options("file", path=str(tmp_path / "plan.jsonl"))
-    with pytest.raises(UsageError, match=r"backend\.context_length=1599"):
-        draw_plan(options, tokenizer, 0, 0, context_length=1599)
+    assert draw_plan(options, tokenizer, 0, 0, context_length=plan.longest_context) == replace(
+        plan, warmup=()
+    )
+    too_short = plan.longest_context - 1
+    with pytest.raises(UsageError, match=rf"backend\.context_length={too_short}"):
+        draw_plan(options, tokenizer, 0, 0, context_length=too_short)
 
 
 def damage(lines: list[bytes], line: int, change: dict | bytes) -> list[bytes]:
@@ -123,7 +131,8 @@ def test_a_file_cut_short_is_told(default_plans: dict[str, Plan], tmp_path: Path
     save_plan(default_plans["summarization"], path)
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:5]))
-    with pytest.raises(UsageError, match=r"line 5: the file ends after 4 of 8 requests"):
+    count = len(default_plans["summarization"].requests)
+    with pytest.raises(UsageError, match=rf"line 5: the file ends after 4 of {count} requests"):
         load_plan(path)
     path.write_bytes(b"".join(lines)[:-100])
     with pytest.raises(UsageError, match=f"line {len(lines)} is no planned request"):
