@@ -12,7 +12,14 @@ from contextlib import contextmanager
 from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 # Redrawing costs CPU on the core the client may share, so the bar moves slowly while it measures.
 _REDRAWS_PER_S = 4
@@ -20,12 +27,20 @@ _MEASURING_REDRAWS_PER_S = 1
 _PLAIN_LINE_EVERY_S = 10.0
 
 
+class _LenientConsole(Console):
+    """Falls silent where its reader has gone (`… | head`); rich itself would end the program, and the run with it."""
+
+    def on_broken_pipe(self) -> None:
+        """rich: a write found nobody at the other end."""
+        self.quiet = True
+
+
 class Screen:
     """The one place that writes to the terminal."""
 
     def __init__(self, results: Console | None = None, status: Console | None = None) -> None:
-        self._results = results or Console(file=sys.stdout, soft_wrap=False, highlight=False)
-        self._status = status or Console(file=sys.stderr, highlight=False)
+        self._results = results or _LenientConsole(file=sys.stdout, soft_wrap=False, highlight=False)
+        self._status = status or _LenientConsole(file=sys.stderr, highlight=False)
 
     @property
     def live(self) -> bool:

@@ -13,7 +13,8 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def held_back() -> Iterator[list[int]]:
     """SIGINT and SIGTERM do nothing inside but appear in the list that is yielded; whoever holds it must look.
 
-    Outside of the main thread, where Python delivers no signal, nothing is changed.
+    Outside of the main thread, where Python delivers no signal, nothing is changed; nor is a signal that this
+    process was started to ignore (as a shell does for what runs in its background).
     """
     arrived: list[int] = []
     if threading.current_thread() is not threading.main_thread():
@@ -23,7 +24,8 @@ def held_back() -> Iterator[list[int]]:
     def note(number: int, frame: FrameType | None) -> None:
         arrived.append(number)
 
-    before = {number: signal.signal(number, note) for number in _SIGNALS}
+    heeded = [number for number in _SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, note) for number in heeded}
     try:
         yield arrived
     finally:

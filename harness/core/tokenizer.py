@@ -90,12 +90,6 @@ class Tokenizer:
         encoding = self._fast.encode(text, add_special_tokens=False)
         return encoding.ids, encoding.offsets
 
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of several texts, computed in parallel."""
-        return [
-            encoding.ids for encoding in self._fast.encode_batch_fast(list(texts), add_special_tokens=False)
-        ]
-
     def decode(self, ids: Sequence[int]) -> str:
         """Text of `ids`, special tokens spelled out."""
         return self._fast.decode(list(ids), skip_special_tokens=False)

@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.metrics.latency import measured, succeeded
 from harness.records.reader import Run
-from harness.report.answer import answer, machine_of
+from harness.report.answer import answer
 from harness.report.canvas import DASH_ARRAYS, PALETTE
 from harness.report.figures import Figure, load_over_time, memory_over_time, token_gaps, ttft_distribution
 from harness.report.glossary import GLOSSARY
@@ -77,7 +77,6 @@ def page(runs: Sequence[Run]) -> dict[str, Any]:
         "differences": _differences(runs),
         "glossary": GLOSSARY,
         "started": _date(min(run.started_at for run in runs)),
-        "machines": list(dict.fromkeys(machine_of(run) for run in runs if run.fingerprint)),
     }
 
 

@@ -180,6 +180,17 @@ def test_a_server_where_nothing_succeeds_is_a_failed_run(server: ScriptedServer,
     assert "stream_error" in record["reason"]
 
 
+def test_a_reader_that_goes_away_does_not_end_the_run(server: ScriptedServer, tmp_path: Path):
+    process = start(command(server), tmp_path)
+    assert process.stderr is not None and process.stdout is not None
+    process.stderr.readline()  # as `head -1` would
+    process.stderr.close()
+    process.stdout.close()
+    assert process.wait(120) == 0
+    (record,) = records(tmp_path / "results")
+    assert record["status"] == "complete"
+
+
 def test_a_report_is_made_again_from_records(server: ScriptedServer, tmp_path: Path):
     first = run(command(server), tmp_path)
     assert first.status == 0, first.err

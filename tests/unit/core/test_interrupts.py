@@ -18,6 +18,17 @@ def test_inside_it_is_noted_and_afterwards_it_works_as_before(number: signal.Sig
     assert signal.getsignal(number) is before
 
 
+def test_what_is_ignored_stays_ignored():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with held_back() as arrived:
+            os.kill(os.getpid(), signal.SIGINT)
+            assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+        assert arrived == []
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_handlers_come_back_after_an_exception():
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(ZeroDivisionError), held_back():
