@@ -43,7 +43,10 @@ def main() -> None:
     journal.close()
     if journal.failure is not None:
         result["failure"] = f"The raw record could not be written: {journal.failure}."
-    _write_whole(Path(setup.result), orjson.dumps(result))
+    try:
+        _write_whole(Path(setup.result), orjson.dumps(result))
+    except OSError:  # a full disk; the status says so, since nothing else can
+        sys.exit(os.EX_IOERR)
     counters.values[count.STATE] = count.STATES.index("done")
 
 

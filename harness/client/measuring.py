@@ -58,7 +58,7 @@ def _measurement(job: ClientJob, prepared: Prepared, ended: int, interrupted: bo
     """What the client left on disk, as tables."""
     result = _result(Path(prepared.setup.result))
     exchanges = collect(read_journal(Path(prepared.setup.journal)))
-    failure = result.get("failure") or (None if ended == 0 or interrupted else _last_words(prepared.log))
+    failure = result.get("failure") or (None if ended == 0 or interrupted else _last_words(prepared, ended))
     if failure is not None and not exchanges:
         raise HarnessError(f"The measuring client did not run: {failure}")
     secrets = secrets_of(job.endpoint.headers)
@@ -189,6 +189,12 @@ def _last_seen(exchange: RawExchange) -> int:
     return max([ns for ns, _ in exchange.body] + [exchange.sent_ns or exchange.scheduled_ns or 0])
 
 
-def _last_words(log: Path) -> str:
+def _last_words(prepared: Prepared, ended: int) -> str:
+    if ended == os.EX_IOERR:
+        where = Path(prepared.setup.journal).parent
+        return (
+            f"its raw record could not be written to {where}. Free some space, or choose another results_dir."
+        )
+    log = prepared.log
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
     return lines[-1] if lines else "it ended without a word."

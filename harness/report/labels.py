@@ -9,6 +9,8 @@ from harness.report.values import flatten, pick
 
 # Never part of a name: where results lie, and what only repeats a run.
 _NOT_TELLING = ("results_dir", "repeats", "backend.port")
+# Every way in which a seed gets into the configuration; an engine's own follows the run's.
+_SEEDS = ("seed", "backend.seed")
 _LONGEST_VALUE = 40
 
 
@@ -29,7 +31,7 @@ def labels(runs: Sequence[Run]) -> dict[str, str]:
 
 def group_labels(runs: Sequence[Run]) -> dict[str, str]:
     """Like `labels`, but repeats and seeds of the same options share one: what is compared, not how often."""
-    return _named(runs, (*_NOT_TELLING, "seed"))
+    return _named(runs, (*_NOT_TELLING, *_SEEDS))
 
 
 def _named(runs: Sequence[Run], not_telling: Sequence[str]) -> dict[str, str]:
@@ -58,7 +60,8 @@ def _base(run: Run) -> str:
 
 
 def _options(run: Run, keys: list[str]) -> list[str]:
-    return [f"{key.rsplit('.', 1)[-1]}={_short(pick(run.config, key))}" for key in keys]
+    options = [f"{key.rsplit('.', 1)[-1]}={_short(pick(run.config, key))}" for key in keys]
+    return list(dict.fromkeys(options))  # an option that follows another says nothing more
 
 
 def _short(value: Any) -> str:

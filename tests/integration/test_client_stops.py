@@ -1,6 +1,7 @@
 """However a run ends, what was measured is kept and no process stays."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -100,6 +101,24 @@ def test_a_client_that_is_ended_from_outside(
     assert list(measured.requests["ok"]) == [True] * 10 + [False] * 4
     assert set(measured.requests["error"].dropna()) == {"aborted"}
     assert measured.window_end_ns > measured.window_start_ns
+
+
+def test_a_disk_that_fills_up_keeps_what_is_on_it(server: ScriptedServer, tmp_path: Path) -> None:
+    server.play(ENDLESS, by_key={number: Script() for number in range(10)})
+    journal = tmp_path / "measured.journal"
+
+    def fill(progress: Progress) -> None:
+        if (
+            progress.finished == 10 and progress.elapsed_s > 1.3
+        ):  # from here on no file of the client may grow
+            for client in clients_of(os.getpid()):
+                resource.prlimit(client.pid, resource.RLIMIT_FSIZE, (0, 0))
+
+    measured = measure(job(server.base_url, plan(30), tmp_path), fill)
+    assert journal.stat().st_size > 0
+    assert measured.stopped_early and not measured.interrupted
+    assert "Free some space" in measured.client["failure"]
+    assert measured.requests["ok"].sum() == 10
 
 
 def test_the_client_ends_when_the_harness_is_killed(server: ScriptedServer, tmp_path: Path) -> None:

@@ -54,6 +54,14 @@ def test_repeats_are_numbered_and_seeds_share_a_group(tmp_path: Path):
     assert set(group_labels(three).values()) == {"openvino · chat"}
 
 
+def test_an_engine_seed_that_follows_the_runs_is_no_option_of_its_own(tmp_path: Path):
+    for name, seed in (("r1", 0), ("r2", 1)):
+        write_run(tmp_path, name, config={"seed": seed, "backend": {"name": "openvino", "seed": seed}})
+    two = [read_run(name, tmp_path) for name in ("r1", "r2")]
+    assert list(labels(two).values()) == ["seed=0", "seed=1"]
+    assert set(group_labels(two).values()) == {"openvino · chat"}
+
+
 def test_the_faster_is_named_with_its_ratio_but_no_verdict(runs: list[Run]):
     expected = runs[1].summary["output_tokens_per_s"] / runs[0].summary["output_tokens_per_s"]
     assert expected == pytest.approx(2, rel=1e-3)
