@@ -7,7 +7,7 @@ Schema history of run.json and the tables beside it:
 SCHEMA = 1
 
 # complete: everything planned was measured. partial: interrupted, or the engine died; what came is there.
-# failed: nothing was measured; run.json says why, and there are no tables.
+# failed: no measured request succeeded; run.json says why, and the tables hold whatever was tried.
 STATUSES = ("complete", "partial", "failed")
 
 # run.json, beside `schema`.
