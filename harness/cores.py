@@ -14,7 +14,7 @@ class CoreShares:
 
     def engine_threads(self) -> int:
         """How many threads an engine can use without stepping on the client."""
-        return len(self.engine) if self.engine else os.cpu_count() or 1
+        return len(self.engine or available_cores())
 
 
 def share_cores(available: list[int], pin: bool) -> CoreShares:

@@ -1,7 +1,7 @@
 """What a run was: everything that could explain a difference between two runs.
 
-Fields named in IDENTITY say *what was measured*: runs that differ there are not comparable. All others are
-context: a comparison lists their differences.
+Fields named in `harness.records.schema.IDENTITY` say *what was measured*: runs that differ there are not comparable.
+All others are context: a comparison lists their differences.
 """
 
 import os
@@ -17,7 +17,6 @@ from harness.core.model_store import ModelFiles
 from harness.core.requests import Plan
 from harness.cores import CoreShares
 
-IDENTITY = ("plan_sha256", "model_sha256", "workload")
 _PACKAGES = ("inference-harness", "aiohttp", "httptools", "hydra-core", "numpy", "tokenizers", "uvloop")
 
 

@@ -43,12 +43,12 @@ def prepare(config: Config, screen: Screen) -> Prepared:
     """Find the model, check every option, draw the plan. Starts nothing; raises UsageError or ModelError."""
     backend = make_backend(config.backend)
     check_load(config.load)
-    check_quality(config.quality, backend)
     if config.backend.port is not None and config.backend.base_url is None:
         free_port(config.backend.port)
     with screen.phase(f"Model {config.model.name}") as detail:
         model = resolve(config.model.source(), detail)
         backend.check(model)
+        check_quality(config.quality, backend, model.geometry)
         tokenizer = model.tokenizer()
     with screen.phase(f"Drawing the {config.workload.name} workload"):
         plan = draw_plan(

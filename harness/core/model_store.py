@@ -20,6 +20,7 @@ from harness.core.geometry import ModelGeometry
 from harness.core.tokenizer import Tokenizer
 
 Say = Callable[[str], None]
+_CONVERSION = 1  # raise it whenever a conversion changes, so that what older versions made is not used
 _WEIGHTS = ("*.safetensors", "*.bin", "openvino_model.xml", "*.onnx", "*.gguf")
 
 
@@ -132,11 +133,15 @@ def _from_gguf(path: Path, source: ModelSource, say: Say) -> ModelFiles:
 
     sha256 = sha256_of_file(path)
 
+    # A tokenizer that lies beside the file is its author's own, and goes before one rebuilt from the file.
+    own_tokenizer = (path.parent / "tokenizer.json").is_file()
+    variant = f"v{_CONVERSION}{'-raw' if source.raw_gguf else ''}{'-own-tokenizer' if own_tokenizer else ''}"
+
     def build(folder: Path) -> None:
         reader = open_gguf(path)
         say(f"Converting {path.name}: tokenizer and geometry")
         (folder / "geometry.json").write_bytes(orjson.dumps(geometry_of(reader)))
-        if not (path.parent / "tokenizer.json").is_file():
+        if not own_tokenizer:
             write_tokenizer(reader, folder)
         # A file of plain F32/F16 weights needs no copy.
         quantised = field(reader, "general.file_type", 0) not in (0, 1)
@@ -144,14 +149,14 @@ def _from_gguf(path: Path, source: ModelSource, say: Say) -> ModelFiles:
             say(f"Converting {path.name}: weights to F16")
             write_f16(reader, folder / "model-f16.gguf")
 
-    folder = cached_folder(f"models/{sha256[:16]}{'-raw' if source.raw_gguf else ''}", build)
+    folder = cached_folder(f"models/{sha256[:16]}-{variant}", build)
     geometry = ModelGeometry(**orjson.loads((folder / "geometry.json").read_bytes()))
     converted = folder / "model-f16.gguf"
     notes = ("quantised GGUF handed to the engine as it is",) if source.raw_gguf else ()
     return ModelFiles(
         name=source.name,
         weights=converted if converted.is_file() else path,
-        tokenizer_folder=folder if (folder / "tokenizer.json").is_file() else path.parent,
+        tokenizer_folder=path.parent if own_tokenizer else folder,
         geometry=geometry,
         sha256=sha256,
         notes=notes,

@@ -10,6 +10,7 @@ from backends.base import Backend, Endpoint, EngineOptions
 from backends.http_calls import Unreachable, post_json, server_words
 from harness.config import QualityOptions
 from harness.core.errors import EndpointError, UsageError
+from harness.core.geometry import ModelGeometry
 from harness.core.tokenizer import Tokenizer
 from harness.quality.perplexity import perplexity
 from workloads.corpus import read_corpus
@@ -29,7 +30,7 @@ _PYTHON_DOCUMENTATION = CorpusOptions(
 _CHOICES = ("none", "perplexity")
 
 
-def check_quality(options: QualityOptions, backend: Backend) -> None:
+def check_quality(options: QualityOptions, backend: Backend, model: ModelGeometry) -> None:
     """Raise UsageError for options that cannot be measured, before anything starts."""
     if options.name not in _CHOICES:
         raise UsageError(f"quality.name={options.name}: choose one of {', '.join(_CHOICES)}.")
@@ -46,12 +47,12 @@ def check_quality(options: QualityOptions, backend: Backend) -> None:
         )
     if options.tokens < 2:
         raise UsageError(f"quality.tokens={options.tokens}: at least 2 are needed to predict one.")
-    longest = backend.options.context_length
+    longest = backend.options.context_length or model.context_length
     # One token is generated beside the window, since not every server answers max_tokens=0.
-    if longest is not None and options.window + 1 > longest:
+    if options.window + 1 > longest:
         raise UsageError(
-            f"quality.window={options.window} does not fit backend.context_length={longest} (one more token is "
-            f"generated). Use at most {longest - 1}."
+            f"quality.window={options.window} does not fit a context of {longest} tokens (one more token is "
+            f"generated). Use at most {longest - 1}, or raise backend.context_length."
         )
 
 

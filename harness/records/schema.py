@@ -6,6 +6,9 @@ Schema history of run.json and the tables beside it:
 
 SCHEMA = 1
 
+# Fields of a run's fingerprint that say what was measured: runs that differ there are not comparable.
+IDENTITY = ("plan_sha256", "model_sha256")
+
 # complete: everything planned was measured. partial: interrupted, or the engine died; what came is there.
 # failed: no measured request succeeded; run.json says why, and the tables hold whatever was tried.
 STATUSES = ("complete", "partial", "failed")

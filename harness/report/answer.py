@@ -7,6 +7,7 @@ from statistics import median
 from typing import Any
 
 from harness.records.reader import Run
+from harness.records.schema import IDENTITY
 from harness.report.labels import group_labels
 from harness.report.values import duration, listed, memory, number, pick
 
@@ -41,6 +42,10 @@ def answer(runs: Sequence[Run]) -> Answer:
         if workloads_differ(measured):
             cautions.append(
                 "These runs were asked different things: the rows describe workloads, not a ranking."
+            )
+        elif models_differ(measured):
+            cautions.append(
+                "These runs served different models: their speeds are no comparison of anything else."
             )
         elif (
             comparison and min(len(group) for group in _groups(measured).values()) < FEWEST_RUNS_FOR_A_VERDICT
@@ -89,8 +94,17 @@ def machine_of(run: Run) -> str:
 
 def workloads_differ(runs: Sequence[Run]) -> bool:
     """Whether what is compared was asked different things: other plans, or not the same set of plans (seeds)."""
-    plans = [{pick(run.fingerprint, "plan_sha256") for run in members} for members in _groups(runs).values()]
-    return any(asked != plans[0] for asked in plans)
+    return _differ(runs, "plan_sha256")
+
+
+def models_differ(runs: Sequence[Run]) -> bool:
+    """Whether what is compared served different models."""
+    return _differ(runs, "model_sha256")
+
+
+def _differ(runs: Sequence[Run], field: str) -> bool:
+    values = [{pick(run.fingerprint, field) for run in members} for members in _groups(runs).values()]
+    return any(found != values[0] for found in values)
 
 
 def _what(runs: Sequence[Run]) -> str:
@@ -139,7 +153,7 @@ def _comparison(runs: Sequence[Run]) -> str | None:
     """Fastest against slowest group in output tokens per second, where all were asked the same."""
     rates = {name: _median(members, "output_tokens_per_s") for name, members in _groups(runs).items()}
     known = {name: rate for name, rate in rates.items() if rate}
-    if len(known) < 2 or workloads_differ(runs):
+    if len(known) < 2 or any(_differ(runs, field) for field in IDENTITY):
         return None
     best, worst = max(known, key=lambda name: known[name]), min(known, key=lambda name: known[name])
     ratio = known[best] / known[worst]

@@ -40,7 +40,9 @@ def write_report(runs: Sequence[Run], folder: Path) -> Path:
         for figure in figures:
             figure.data.to_csv(data / f"{figure.name}.csv", index=False, float_format="%.6g")
         path = folder / "report.html"
-        path.write_text(html, encoding="utf-8")
+        unfinished = path.with_suffix(".part")
+        unfinished.write_text(html, encoding="utf-8")
+        unfinished.replace(path)
     except OSError as error:
         raise RecordError(
             f"The report cannot be written to {folder} ({error.strerror or error}). "

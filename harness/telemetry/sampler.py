@@ -18,7 +18,12 @@ BUSIEST_SHARE = 0.01  # of one core, over all sources
 
 
 class Source(Protocol):
-    """Something that can be looked at: one row's worth of named values, or {} where nothing can be read."""
+    """Something that can be looked at: one row's worth of named values, or {} where nothing can be read.
+
+    weight: its part of the CPU time that sampling may take, relative to the other sources.
+    """
+
+    weight: float
 
     def read(self) -> dict[str, float]:
         """Current values. Whatever it raises counts as nothing read."""
@@ -65,7 +70,8 @@ class Sampler:
             self._thread.join()
 
     def _run(self) -> None:
-        schedules = [_Schedule(source, BUSIEST_SHARE / len(self.sources)) for source in self.sources]
+        total = sum(source.weight for source in self.sources)
+        schedules = [_Schedule(source, BUSIEST_SHARE * source.weight / total) for source in self.sources]
         while True:
             now = time.monotonic()
             row: dict[str, float] = {"ns": time.monotonic_ns()}

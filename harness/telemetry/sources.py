@@ -20,6 +20,8 @@ class ProcessTree:
     once. CPU time of processes that ended stays in the sum.
     """
 
+    weight = 4.0  # the kernel walks every page of every process for it
+
     def __init__(self, root_pid: int) -> None:
         self._root = root_pid
         self._members: dict[int, psutil.Process] = {}
@@ -63,6 +65,8 @@ def _pss_bytes(pid: int) -> int:
 class EngineMetrics:
     """The engine's own /metrics, mapped to the common names by its adapter."""
 
+    weight = 1.0
+
     def __init__(
         self, url: str, headers: Mapping[str, str], to_common_names: Callable[[str], dict[str, float]]
     ) -> None:
@@ -80,6 +84,8 @@ class EngineMetrics:
 
 class NvidiaGpu:
     """GPU memory of the given processes, and utilisation, through NVML."""
+
+    weight = 1.0
 
     def __init__(self, pids: Callable[[], set[int]]) -> None:
         import pynvml
@@ -110,6 +116,7 @@ class NvidiaGpu:
 class RaplEnergy:
     """Joules of all CPU packages since the first look (Linux powercap); the counters wrap around."""
 
+    weight = 1.0
     _ROOT = Path("/sys/class/powercap")
 
     def __init__(self, root: Path = _ROOT) -> None:

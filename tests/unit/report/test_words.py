@@ -79,6 +79,15 @@ def test_different_workloads_are_described_and_not_ranked(tmp_path: Path):
     assert any("not a ranking" in caution for caution in answer(two).cautions)
 
 
+def test_different_models_are_not_ranked(tmp_path: Path):
+    for name, model in (("r1", "a"), ("r2", "b")):
+        fingerprint = {"plan_sha256": "same plan", "model_sha256": model}
+        write_run(tmp_path, name, backend=f"engine-{model}", fingerprint=fingerprint)
+    two = [read_run("r1", tmp_path), read_run("r2", tmp_path)]
+    assert "times" not in one_sentence(two)
+    assert any("different models" in caution for caution in answer(two).cautions)
+
+
 def test_seeds_repeat_a_comparison_and_do_not_make_it_unequal(tmp_path: Path):
     for seed in (0, 1):
         for backend, gap_ms in (("openvino", 20), ("vllm", 10)):

@@ -8,6 +8,8 @@ from harness.telemetry.sampler import Sampler
 
 
 class Counting:
+    weight = 1.0
+
     def __init__(self) -> None:
         self.looks = 0
 
@@ -17,6 +19,8 @@ class Counting:
 
 
 class Broken:
+    weight = 1.0
+
     def __init__(self, error: type[Exception]) -> None:
         self.error = error
 
@@ -25,6 +29,8 @@ class Broken:
 
 
 class Dear:
+    weight = 1.0
+
     looks = 0
 
     def read(self) -> dict[str, float]:
