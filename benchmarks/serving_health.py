@@ -17,6 +17,8 @@ import orjson
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from backends.process import EngineProcess, free_port, wait_ready
 from backends.registry import make_backend
 from harness.config import register_schemas
