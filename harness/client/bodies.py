@@ -63,6 +63,7 @@ def request_head(address: Address, path: str, headers: Mapping[str, str]) -> byt
     fields = {
         "Host": address.authority,
         "Accept": "text/event-stream",
+        "Accept-Encoding": "identity",
         "Content-Type": "application/json",
         "User-Agent": "inference-harness",
     }
@@ -78,6 +79,7 @@ def request_head(address: Address, path: str, headers: Mapping[str, str]) -> byt
     return ("\r\n".join(lines) + "\r\nContent-Length: ").encode("latin-1", "replace")
 
 
-def request_bytes(head: bytes, body: bytes) -> bytes:
-    """The whole request as it goes over the wire."""
-    return b"%b%d\r\n\r\n%b" % (head, len(body), body)
+def request_bytes(head: bytes, body: bytes, name: str = "") -> bytes:
+    """The whole request as it goes over the wire; `name` goes with it as X-Request-Id, if it is not empty."""
+    named = b"\r\nX-Request-Id: " + name.encode("latin-1") if name else b""
+    return b"%b%d%b\r\n\r\n%b" % (head, len(body), named, body)

@@ -1,5 +1,6 @@
 """What one event of an OpenAI stream says, completions and chat alike."""
 
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,6 +9,8 @@ import orjson
 from harness.client.sse import EventStreamParser, ServerEvent
 
 _GIVEN_UP = ("error", "abort")  # finish reasons by which engines say that they failed
+# String fields of a delta that are no generated text.
+_NO_TEXT = frozenset({"role", "name", "id", "tool_call_id", "obfuscation"})
 
 
 @dataclass(slots=True)
@@ -58,8 +61,8 @@ def read_chunk(event: ServerEvent) -> Chunk:
     if data.strip() == "[DONE]":
         return Chunk(done=True)
     try:
-        record = orjson.loads(data)
-    except orjson.JSONDecodeError:
+        record = _decoded(data)
+    except (ValueError, RecursionError):
         if event.type == "error":
             return Chunk(error=data)
         return Chunk(unexpected=True)
@@ -94,39 +97,85 @@ def _read_record(record: dict[str, Any]) -> Chunk:
         return chunk
     if not choices:
         return chunk  # usage, or an empty first chunk
-    choice = choices[0]
-    if len(choices) > 1 or choice.get("index", 0) != 0:
-        chunk.unexpected = True  # one answer was asked for
-        return chunk
-    chunk.text = _text(choice)
+    ours = [choice for choice in choices if choice.get("index") in (0, None)]
+    chunk.unexpected = len(ours) < len(choices)  # one answer was asked for, and it is number 0
+    for choice in ours:
+        _read_choice(choice, chunk)
+    return chunk
+
+
+def _read_choice(choice: dict[str, Any], chunk: Chunk) -> None:
+    text = choice.get("text")
+    delta = choice.get("delta")
+    if not isinstance(delta, dict):
+        delta = choice.get("message")  # a server that answers a stream request in one piece
+    if isinstance(text, str):
+        chunk.text += text
+    elif isinstance(delta, dict):
+        text = _delta_text(delta)
+        chunk.text += text
+        chunk.unexpected |= not text and _strange(delta)
     ids = choice.get("token_ids")
     if isinstance(ids, list) and all(isinstance(token, int) for token in ids):
-        chunk.ids = tuple(ids)
+        chunk.ids += tuple(ids)
     reason = choice.get("finish_reason")
     if isinstance(reason, str) and reason:
         chunk.finish_reason = reason
         if reason in _GIVEN_UP:
             chunk.error = f"The server gave up with finish_reason={reason}."
-    return chunk
 
 
-def _text(choice: dict[str, Any]) -> str:
-    """All generated text of a choice: its text, or content, reasoning, refusal and tool-call arguments."""
-    text = choice.get("text")
-    if isinstance(text, str):
-        return text
-    delta = choice.get("delta")
-    if not isinstance(delta, dict):
-        delta = choice.get("message")  # a server that answers a stream request in one piece
-        if not isinstance(delta, dict):
-            return ""
+def _delta_text(delta: dict[str, Any]) -> str:
+    """All generated text of a delta: reasoning, content, refusal and the arguments of calls."""
     reasoning = delta.get("reasoning_content") or delta.get(
         "reasoning"
     )  # two names of one thing: some send both
-    parts = [reasoning, delta.get("content"), delta.get("refusal")]
+    parts = [_words(reasoning), _words(delta.get("content")), _words(delta.get("refusal"))]
     calls = delta.get("tool_calls")
-    for call in calls if isinstance(calls, list) else ():
-        function = call.get("function") if isinstance(call, dict) else None
+    functions = (
+        [call.get("function") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+    )
+    for function in [*functions, delta.get("function_call")]:  # the latter is what tool_calls replaced
         if isinstance(function, dict):
-            parts.append(function.get("arguments"))
-    return "".join(part for part in parts if isinstance(part, str))
+            arguments = function.get("arguments")
+            whole = isinstance(arguments, dict) and arguments  # some send the object itself, at once
+            parts.append(json.dumps(arguments) if whole else _words(arguments))
+    return "".join(parts)
+
+
+def _words(value: Any) -> str:
+    """A text, or the texts of a list of content parts, nested ones too (reasoning between the lines)."""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list):
+        return ""
+    parts = (part for part in value if isinstance(part, dict))
+    return "".join(_words(part.get("text") or part.get("thinking")) for part in parts)
+
+
+def _strange(delta: dict[str, Any]) -> bool:
+    """Whether a delta without a text that we know brings one under a name that we do not."""
+    known = ("content", "reasoning", "reasoning_content", "refusal")
+    return any(
+        isinstance(value, str) and value and name not in _NO_TEXT and name not in known
+        for name, value in delta.items()
+    )
+
+
+def _decoded(data: str) -> Any:
+    """JSON as servers send it: also NaN and Infinity, and half surrogate pairs, as Python writes them."""
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return _encodable(json.loads(data))
+
+
+def _encodable(value: Any) -> Any:
+    """The same with each half of a surrogate pair replaced: it is no character, and no table can hold it."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [_encodable(part) for part in value]
+    if isinstance(value, dict):
+        return {_encodable(name): _encodable(part) for name, part in value.items()}
+    return value

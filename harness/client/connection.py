@@ -9,11 +9,17 @@ from typing import Any, Protocol
 import httptools
 
 from harness.client.acknowledged import bytes_acked
+from harness.client.bounds import (
+    LONGEST_LINE_BYTES,
+    MOST_BODY_BYTES,
+    MOST_HEAD_BYTES,
+    ODD_BODY_BYTES,
+    endless,
+)
 from harness.client.counters import CHUNKS
 from harness.client.exchange import Exchange
 from harness.client.journal import Journal, Kind
 
-ODD_BODY_BYTES = 1 << 16  # kept of a body that is no event stream
 _BODY = int(Kind.BODY)
 
 
@@ -70,7 +76,10 @@ class Connection(asyncio.Protocol):
         self._complete = False
         self._reusable = False
         self._stray = False
+        self._refusal: str | None = None
         self._body_bytes = 0
+        self._unbroken = 0  # bytes since a read that is known to hold a line end
+        self._bare = 0  # bytes since one that brought a part of the body
 
     # Sending
 
@@ -141,25 +150,42 @@ class Connection(asyncio.Protocol):
         try:
             self._feed(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self._keep_parts(exchange)
-            self._fail(exchange, "bad_response", f"The answer is not HTTP: {error}")
-            return
+            if not self._complete:
+                self._keep_parts(exchange)
+                self._fail(exchange, "bad_response", f"The answer is not HTTP: {error}")
+                return
+            self._stray = True  # the answer was whole; only what follows it is none
         if self._parts:
+            self._bare = 0
             self._keep_parts(exchange)
-        if self._complete:
+        else:
+            self._bare += len(data)
+        if self._complete and self._refusal is None:
             self._finish(exchange, now)
+        elif self._refusal is not None:
+            self._fail(exchange, "bad_response", self._refusal)
+        elif self._bare > MOST_HEAD_BYTES:
+            self._fail(exchange, "bad_response", f"Over {MOST_HEAD_BYTES >> 10} KiB came without a body.")
+        elif (self._unbroken > LONGEST_LINE_BYTES or self._body_bytes > MOST_BODY_BYTES) and (
+            why := endless(self._body_bytes, self._unbroken)
+        ):
+            self._fail(exchange, "oversized", why)
 
     def _keep_parts(self, exchange: Exchange) -> None:
         parts = self._parts
         body = parts[0] if len(parts) == 1 else b"".join(parts)
         self._parts = []
+        size = len(body)
         if self._stream:
+            self._unbroken += size  # a line end is only looked for once in so many bytes
+            if self._unbroken > LONGEST_LINE_BYTES and (b"\n" in body or b"\r" in body):
+                self._unbroken = 0
             self._counters[CHUNKS] += 1
             if exchange.kept is not None:
                 exchange.kept.append(body)
         else:
-            body = body[: ODD_BODY_BYTES - self._body_bytes]
-            self._body_bytes += len(body)
+            body = body[: max(0, ODD_BODY_BYTES - self._body_bytes)]
+        self._body_bytes += size
         self._add(_BODY, exchange.request, self._now, body)
 
     def on_message_begin(self) -> None:
@@ -179,7 +205,14 @@ class Connection(asyncio.Protocol):
         headers = self._headers
         kind = headers.get(b"content-type", b"")
         self._stream = status == 200 and kind.lower().startswith(b"text/event-stream")
-        self._framed = b"content-length" in headers or b"transfer-encoding" in headers
+        self._framed = (
+            b"content-length" in headers or b"chunked" in headers.get(b"transfer-encoding", b"").lower()
+        )
+        encoding = headers.get(b"content-encoding", b"identity").lower()
+        if encoding != b"identity":
+            self._refusal = (
+                f"The answer is encoded ({encoding.decode('latin-1')[:40]}), and nobody asked for that."
+            )
         exchange.headers_ns = self._now
         location = headers.get(b"location", b"")[:200]
         self._add(Kind.HEADERS, exchange.request, self._now, b"%d\n%b\n%b" % (status, kind[:100], location))

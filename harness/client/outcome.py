@@ -10,6 +10,7 @@ from harness.client.exchanges import RawExchange
 from harness.client.sse import EventStreamParser
 
 SAMPLE_CHARACTERS = 500
+_MOST_COUNTED = 2**31  # a server's count above this is no count of tokens
 
 
 @dataclass(slots=True)
@@ -81,10 +82,17 @@ def _read_stream(outcome: Outcome) -> str | None:
             if error is None:
                 error = chunk.error
             if chunk.unexpected:
-                outcome.unexpected += 1
-                if outcome.unexpected_sample is None:
-                    outcome.unexpected_sample = event.data[:SAMPLE_CHARACTERS]
+                _surprise(outcome, 1, event.data)
+    _surprise(outcome, parser.ignored, parser.ignored_sample or "")
+    _surprise(outcome, bool(parser.unfinished), parser.unfinished)
     return error
+
+
+def _surprise(outcome: Outcome, times: int, sample: str) -> None:
+    """Count what nobody expected and keep the first of it, bounded."""
+    outcome.unexpected += times
+    if times and outcome.unexpected_sample is None:
+        outcome.unexpected_sample = sample[:SAMPLE_CHARACTERS]
 
 
 def _take(outcome: Outcome, chunk: Chunk, ns: int, read: int) -> None:
@@ -163,4 +171,6 @@ def _record(raw: RawExchange) -> dict[str, Any] | None:
 
 def _count(record: dict[str, Any] | None, name: str) -> int | None:
     value = (record or {}).get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if 0 <= value < _MOST_COUNTED else None

@@ -115,3 +115,51 @@ def test_a_whole_stream() -> None:
     )
     content = read_stream(body + b"data: [DONE]\n\n")
     assert (content.text, content.ids, content.error) == ("abc", [0, 1, 2], None)
+
+
+@pytest.mark.parametrize(
+    ("record", "text"),
+    [
+        (choice(delta={"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}), "ab"),
+        (choice(delta={"content": [{"type": "thinking", "thinking": [{"text": "t"}]}]}), "t"),
+        (choice(delta={"tool_calls": [{"function": {"name": "f", "arguments": {"a": 1}}}]}), '{"a": 1}'),
+        (choice(delta={"tool_calls": [{"function": {"name": "f", "arguments": {}}}]}), ""),
+        (choice(delta={"function_call": {"name": "f", "arguments": "{"}}), "{"),
+        ({"choices": [{"index": None, "text": "a"}]}, "a"),
+        ({"choices": [{"text": "a"}]}, "a"),
+    ],
+)
+def test_other_shapes_of_generated_text(record: dict[str, Any], text: str) -> None:
+    found = chunk(record)
+    assert found.text == text and not found.unexpected
+
+
+def test_several_choices_in_one_event() -> None:
+    """One was asked for: number 0 counts, the others are counted as unexpected."""
+    found = chunk(
+        {"choices": [{"index": 1, "text": "b", "finish_reason": "stop"}, {"index": 0, "text": "a"}]}
+    )
+    assert (found.text, found.finish_reason, found.unexpected) == ("a", None, True)
+
+
+def test_text_under_an_unknown_name_is_not_dropped_in_silence() -> None:
+    assert chunk(choice(delta={"thoughts": "hm"})).unexpected
+    assert not chunk(choice(delta={"role": "assistant", "name": "x", "content": ""})).unexpected
+    assert not chunk(choice(delta={"content": "a", "thoughts": "hm"})).unexpected
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ('{"choices": [{"text": "a", "logprobs": {"token_logprobs": [-Infinity, NaN]}}]}', "a"),
+        ('{"choices": [{"text": "\\ud83d"}]}', "\ufffd"),
+        ('{"choices": [{"text": "\\ud83d\\ude00"}]}', "\U0001f600"),
+    ],
+)
+def test_json_as_other_encoders_write_it(data: str, text: str) -> None:
+    found = chunk(data)
+    assert found.text == text and not found.unexpected
+
+
+def test_json_too_deep_for_anyone_is_unexpected() -> None:
+    assert chunk("[" * 100_000).unexpected

@@ -90,7 +90,13 @@ def test_the_last_usage_counts() -> None:
     outcome = outcome_of(raw(event(usage={"completion_tokens": 1}), event(finish="stop", usage=usage), DONE))
     assert outcome.usage_count("completion_tokens") == 2 and outcome.cached_tokens == 4
     assert [e.usage_tokens for e in outcome.events] == [1, 2]
-    for odd in ({"completion_tokens": "2"}, {"completion_tokens": -1}, {"completion_tokens": True}, {}):
+    for odd in (
+        {"completion_tokens": 2**70},
+        {"completion_tokens": "2"},
+        {"completion_tokens": -1},
+        {"completion_tokens": True},
+        {},
+    ):
         assert outcome_of(raw(event(usage=odd), DONE)).usage_count("completion_tokens") is None
 
 
@@ -138,3 +144,8 @@ def test_a_journal_becomes_exchanges() -> None:
         refused.failure == ("connect", "no\nway") and refused.prompt_tokens == 9 and refused.sent_ns is None
     )
     assert cut.request == 3 and cut.failure is not None and cut.failure[0] == "aborted"
+
+
+def test_nothing_is_dropped_in_silence() -> None:
+    outcome = outcome_of(raw(b"oops\n" + event(finish="stop"), b"data: [DONE]"))
+    assert outcome.error is None and (outcome.unexpected, outcome.unexpected_sample) == (2, "oops")

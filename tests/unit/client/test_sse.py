@@ -118,3 +118,12 @@ def test_what_else_a_stream_says() -> None:
     parser = EventStreamParser()
     parser.feed(0, b"retry: 250\nretry: soon\n: one\n:two\n")
     assert parser.retry_ms == 250 and parser.comments == 2
+
+
+def test_what_the_standard_throws_away_is_counted() -> None:
+    parser = EventStreamParser()
+    parser.feed(0, b'{"error": "no"}\ndata: a\n\nfoo: bar\ndata: b\nda')
+    assert (parser.ignored, parser.ignored_sample) == (2, '{"error": "no"}')
+    assert parser.unfinished == "data: b\nda"
+    parser.feed(0, b"ta: c\n\n")
+    assert parser.unfinished == ""
