@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from omegaconf import MISSING
 
 from harness.core.model_store import ModelFiles
+from harness.core.tls import Trust
 
 KV_DTYPES = ("f32", "bf16", "f16", "fp8", "int8", "int4")
 
@@ -83,11 +84,13 @@ class Endpoint:
     """Where a server answers and what it calls the model.
 
     headers may carry a key from the environment; they are never written to a record, a log or a plan.
+    trust: whom an https server must convince.
     """
 
     base_url: str  # without a trailing slash and without /v1
     model_name: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    trust: Trust = Trust()
 
 
 class Backend(Protocol):

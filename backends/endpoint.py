@@ -13,6 +13,7 @@ from backends.foreign_metrics import sglang_metrics, vllm_metrics
 from backends.http_calls import Unreachable, get, server_words
 from harness.core.errors import EndpointError, UsageError
 from harness.core.model_store import ModelFiles
+from harness.core.tls import Trust
 
 _TIMEOUT_S = 30.0
 # Settings of a server that somebody else started: they cannot be honoured from here.
@@ -38,6 +39,8 @@ class EndpointOptions(EngineOptions):
     ignore_eos: it understands ignore_eos and min_tokens, so answers can have an exact length.
     return_token_ids: it returns ids with every event. prompt_logprobs: it answers echo with logprobs.
     logprobs_see_kv: those pass through the KV cache in chunks.
+    ca_file: PEM file of the certificates to trust for https; null trusts the system's. verify_tls: false trusts
+        any server, which the record then says.
     """
 
     api_key_env: str = MISSING
@@ -45,6 +48,8 @@ class EndpointOptions(EngineOptions):
     return_token_ids: bool = MISSING
     prompt_logprobs: bool = MISSING
     logprobs_see_kv: bool = MISSING
+    ca_file: str | None = MISSING
+    verify_tls: bool = MISSING
 
 
 class EndpointBackend:
@@ -71,7 +76,8 @@ class EndpointBackend:
 
     def check(self, model: ModelFiles) -> None:
         """Raise UsageError for a missing or odd URL and for settings only the server's owner can change."""
-        self._base_url()
+        if self._base_url().startswith("https"):
+            self._trust().context()
         if self._own.api not in ("completions", "chat"):
             raise UsageError(f"backend.api={self._own.api} is unknown. Choose completions or chat.")
         for key in _THEIRS:
@@ -97,7 +103,7 @@ class EndpointBackend:
         base_url, headers = self._base_url(), self._headers()
         if self._model_name is None:
             self._model_name = self._ask_model(base_url, headers)
-        return Endpoint(base_url, self._model_name, headers)
+        return Endpoint(base_url, self._model_name, headers, self._trust())
 
     def common_metrics(self, exposition: str) -> dict[str, float]:
         """Names of our own servers, of vLLM and of SGLang; {} for anything else."""
@@ -124,6 +130,9 @@ class EndpointBackend:
             )
         return url.rstrip("/").removesuffix("/v1").rstrip("/")
 
+    def _trust(self) -> Trust:
+        return Trust(self._own.verify_tls, self._own.ca_file)
+
     def _headers(self) -> dict[str, str]:
         key = os.environ.get(self._own.api_key_env)
         return {"Authorization": f"Bearer {key}"} if key else {}
@@ -131,7 +140,7 @@ class EndpointBackend:
     def _ask_model(self, base_url: str, headers: dict[str, str]) -> str:
         url = f"{base_url}/v1/models"
         try:
-            reply = get(url, headers, _TIMEOUT_S)
+            reply = get(url, headers, _TIMEOUT_S, self._trust())
         except Unreachable as error:
             raise EndpointError(
                 f"No server answers at {base_url} ({error}). Start it, or correct backend.base_url."

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from harness.core.secrets import secrets_of
+from harness.core.tls import Trust
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _WORDS_LIMIT = 300
@@ -35,24 +36,33 @@ class Reply:
             return None
 
 
-def get(url: str, headers: Mapping[str, str], timeout_s: float) -> Reply:
+_SYSTEM = Trust()
+
+
+def get(url: str, headers: Mapping[str, str], timeout_s: float, trust: Trust = _SYSTEM) -> Reply:
     """GET; raises Unreachable."""
-    return _call(urllib.request.Request(url, headers=dict(headers)), headers, timeout_s)
+    return _call(urllib.request.Request(url, headers=dict(headers)), headers, timeout_s, trust)
 
 
-def post_json(url: str, body: Any, headers: Mapping[str, str], timeout_s: float) -> Reply:
+def post_json(
+    url: str, body: Any, headers: Mapping[str, str], timeout_s: float, trust: Trust = _SYSTEM
+) -> Reply:
     """POST `body` as JSON; raises Unreachable."""
     request = urllib.request.Request(
         url, data=orjson.dumps(body), headers={"Content-Type": "application/json", **headers}
     )
-    return _call(request, headers, timeout_s)
+    return _call(request, headers, timeout_s, trust)
 
 
-def _call(request: urllib.request.Request, headers: Mapping[str, str], timeout_s: float) -> Reply:
+def _call(
+    request: urllib.request.Request, headers: Mapping[str, str], timeout_s: float, trust: Trust
+) -> Reply:
     # A proxy from the environment must not be asked for this machine's own servers. Redirects are not
     # followed: they would carry the key to another host.
     proxies = urllib.request.ProxyHandler({}) if urlsplit(request.full_url).hostname in _LOOPBACK else None
-    handlers = [_NoRedirect(), *([proxies] if proxies else [])]
+    handlers: list[urllib.request.BaseHandler] = [_NoRedirect(), *([proxies] if proxies else [])]
+    if request.type == "https":
+        handlers.append(urllib.request.HTTPSHandler(context=trust.context()))
     opener = urllib.request.build_opener(*handlers)
     try:
         with opener.open(request, timeout=timeout_s) as response:

@@ -156,7 +156,8 @@ def wait_ready(
                 f"The engine ended while starting (status {process.exit_status}).{_words(process)}"
             )
         try:
-            reply = post_json(endpoint.base_url + path, body, endpoint.headers, max(1.0, timeout_s - waited))
+            patience_s = max(1.0, timeout_s - waited)
+            reply = post_json(endpoint.base_url + path, body, endpoint.headers, patience_s, endpoint.trust)
         except Unreachable as error:
             if process is None:
                 raise EndpointError(

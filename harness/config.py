@@ -16,7 +16,16 @@ from backends.endpoint import EndpointOptions
 from backends.openvino.adapter import OpenVinoOptions
 from harness.core.errors import UsageError
 from harness.core.model_store import ModelSource
-from harness.load.options import LoadOptions
+from harness.load.options import (
+    ClosedOptions,
+    ConstantOptions,
+    GammaOptions,
+    LoadOptions,
+    PoissonOptions,
+    RampOptions,
+    StepsOptions,
+    TraceOptions,
+)
 from harness.metrics.slo import SloOptions
 from workloads.options import ChatOptions, FileOptions, RagOptions, SummarizationOptions, WorkloadOptions
 
@@ -103,7 +112,15 @@ SCHEMAS: dict[str, dict[str, type]] = {
         "rag": RagOptions,
         "summarization": SummarizationOptions,
     },
-    "load": {"options": LoadOptions},
+    "load": {
+        "closed": ClosedOptions,
+        "constant": ConstantOptions,
+        "gamma": GammaOptions,
+        "poisson": PoissonOptions,
+        "ramp": RampOptions,
+        "steps": StepsOptions,
+        "trace": TraceOptions,
+    },
     "model": {"options": ModelOptions},
     "quality": {"options": QualityOptions},
     "slo": {"options": SloOptions},

@@ -72,7 +72,7 @@ def build_record(
             events=events,
             telemetry=frame,
             window=window,
-            open_loop=config.load.rate is not None,
+            open_loop=config.load.open_loop,
             client_cpu_share=measurement.client.get("cpu_share"),
             event_loop_lag_ms=measurement.client.get("lag_p99_ms"),
             engine_alive=findings.engine_alive if config.backend.base_url is None else None,
@@ -118,12 +118,13 @@ def _window(config: Config, measurement: Measurement | None) -> Window | None:
     if measurement is None or measurement.window_end_ns <= measurement.window_start_ns:
         return None
     seconds = (measurement.window_end_ns - measurement.window_start_ns) / NS_PER_S
-    by_time = config.load.duration_s is not None and seconds >= config.load.duration_s
+    bound_s = config.load.bound_s
+    by_time = bound_s is not None and seconds >= bound_s
     return Window(
         measurement.window_start_ns,
         measurement.window_end_ns,
         "time" if by_time else "count",
-        config.load.concurrency if config.load.rate is None else None,
+        None if config.load.open_loop else config.load.concurrency,
     )
 
 

@@ -17,7 +17,7 @@ from harness.core.metric_names import KV_USED_BYTES
 from harness.core.model_store import resolve
 from harness.core.requests import PlannedRequest
 from harness.cores import available_cores, share_cores
-from harness.load.check import check_load
+from harness.load.check import check_instants, check_load
 from harness.quality.phase import check_quality, engine_for_quality, measure_quality
 from harness.recording import Findings, Prepared, bare_record, build_record, tables
 from harness.records.ids import new_run_id
@@ -58,6 +58,7 @@ def prepare(config: Config, screen: Screen) -> Prepared:
             config.load.warmup,
             config.backend.context_length or model.geometry.context_length,
         )
+    check_instants(config.load, plan.requests)
     # Cores are shared out only where the engine runs here.
     ours = config.backend.base_url is None
     cores = share_cores(available_cores(), config.hardware.pin and ours)
@@ -195,7 +196,8 @@ def _telemetry(prepared: Prepared, server: Server) -> Sampler:
     if prepared.backend.capabilities().metrics:
         endpoint = server.endpoint
         url = endpoint.base_url + "/metrics"
-        sources.append(EngineMetrics(url, endpoint.headers, prepared.backend.common_metrics))
+        to_common = prepared.backend.common_metrics
+        sources.append(EngineMetrics(url, endpoint.headers, to_common, endpoint.trust))
     return Sampler([*sources, *optional_sources(pids)])
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from math import inf
 from time import monotonic_ns
 from typing import Protocol
 
@@ -62,6 +63,7 @@ class Driver:
         self._started = 0
         self._finished = 0
         self._closed = False
+        self._alarm_ns: int | None = None  # when sessions that are not due yet are looked at again
         self._over = asyncio.get_running_loop().create_future()
         self.start_ns = 0
         self.end_ns: int | None = None  # of a window bounded by time
@@ -107,18 +109,26 @@ class Driver:
     def _start_sessions(self, freed_ns: int) -> None:
         """Start every session that is due. `freed_ns`: when, in a closed loop, the slot became free."""
         while not self._closed and self._started < len(self._sessions):
-            wait_s = self._arrival.wait(0.0, self._started, self._finished)
-            if wait_s is None:
+            # A closed loop counts from the instant of the free slot, an open one from the start of the run.
+            base_ns = self.start_ns if self._arrival.open_loop else freed_ns
+            elapsed_s = (base_ns - self.start_ns) / 1e9
+            wait_s = self._arrival.wait(elapsed_s, self._started, self._finished)
+            if wait_s is None or wait_s == inf:
                 return
-            due_ns = freed_ns
-            if self._arrival.open_loop:
-                due_ns = self.start_ns + round(wait_s * 1e9)
-                if due_ns > monotonic_ns():
-                    self._timeline.call_at(due_ns, self._start_sessions, due_ns)
-                    return
+            due_ns = base_ns + round(wait_s * 1e9)
+            if due_ns > monotonic_ns():
+                if self._alarm_ns is None or due_ns < self._alarm_ns:  # one is enough, however many ask
+                    self._alarm_ns = due_ns
+                    self._timeline.call_at(due_ns, self._alarm, due_ns)
+                return
             session = self._started
             self._started += 1
             self._due(session, 0, due_ns)
+
+    def _alarm(self, due_ns: int) -> None:
+        if self._alarm_ns == due_ns:
+            self._alarm_ns = None
+        self._start_sessions(due_ns)
 
     def _due(self, session: int, turn: int, scheduled_ns: int) -> None:
         if self._closed:

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import socket
-import ssl
 from collections import deque
 from typing import Any, Protocol
 
@@ -34,7 +33,7 @@ class Pool:
         self._counters = counters
         self._listener = listener
         self._loop = asyncio.get_running_loop()
-        self._tls = ssl.create_default_context() if setup.tls else None
+        self._tls = setup.trust.context() if setup.tls else None
         self._addresses: list[tuple[Any, ...]] = []
         self._all: set[Connection] = set()
         self._idle: list[Connection] = []

@@ -41,6 +41,8 @@ def prepare(job: ClientJob) -> Prepared:
     check_load(job.load)
     _check_cpus(job.cpus)
     address = Address.parse(job.endpoint.base_url)
+    if address.tls:
+        job.endpoint.trust.context()
     measured = job.phase != "warmup"
     requests = list(job.requests)
     if measured and job.load.requests is not None:
@@ -76,9 +78,12 @@ def prepare(job: ClientJob) -> Prepared:
         host=address.host,
         port=address.port,
         tls=address.tls,
+        trust=job.endpoint.trust,
         head=request_head(address, style.path, job.endpoint.headers).decode("latin-1"),
         connections=_connections(load, len(sessions)),
-        arrival={"name": load.name, "rate": load.rate, "concurrency": load.concurrency, "seed": job.seed},
+        arrival=load.arrival(job.seed, [requests[numbers[0]].arrival_s for numbers in sessions])
+        if measured
+        else load.warmup_arrival(job.seed),
         sessions=turns,
         limits=_limits(load, measured),
         bodies=str(files["bodies"]),
@@ -146,7 +151,7 @@ def _write_history(
 
 def _connections(load: LoadOptions, sessions: int) -> int:
     """How many to open ahead: a closed loop's slots; for an open loop about five seconds of arrivals."""
-    wanted = load.concurrency or min(_MOST_READY, round(5 * (load.rate or 0)) + 16)
+    wanted = load.concurrency or min(_MOST_READY, round(5 * load.peak_rate) + 16)
     return min(wanted, sessions)
 
 
@@ -160,6 +165,6 @@ def _limits(load: LoadOptions, measured: bool) -> Limits:
         token_ns=ns(load.token_timeout_s),
         request_ns=ns(load.request_timeout_s),
         drain_ns=ns(load.drain_s),
-        duration_ns=ns(load.duration_s) if measured and load.duration_s is not None else None,
-        cap=None if load.name == "closed" else load.concurrency,
+        duration_ns=ns(load.bound_s) if measured and load.bound_s is not None else None,
+        cap=load.concurrency if load.open_loop else None,
     )

@@ -6,6 +6,8 @@ from typing import IO, Any
 
 import orjson
 
+from harness.core.tls import Trust
+
 _LENGTH = struct.Struct("<Q")
 
 
@@ -44,6 +46,7 @@ class Setup:
     host: str
     port: int
     tls: bool
+    trust: Trust
     head: str
     connections: int
     arrival: dict[str, Any]
@@ -80,6 +83,7 @@ def receive_setup(pipe: IO[bytes]) -> Setup:
     fields = orjson.loads(data)
     fields["sessions"] = tuple(tuple(Turn(**turn) for turn in session) for session in fields["sessions"])
     fields["limits"] = Limits(**fields["limits"])
+    fields["trust"] = Trust(**fields["trust"])
     if fields["cpus"] is not None:
         fields["cpus"] = tuple(fields["cpus"])
     return Setup(**fields)

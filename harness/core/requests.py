@@ -38,6 +38,8 @@ class PlannedRequest:
     segments: real history only: literal ids and answers in order; () elsewhere.
     expected: strings an ideal answer contains (planted answers, planted facts), for quality scoring.
     tags: what else a report may group by (e.g. depth of the planted answer), JSON scalars only.
+    arrival_s: when a recorded session began, in seconds from the first one; None where nothing was recorded.
+        It is the load that replays it (`load=trace`), or does not.
     """
 
     index: int
@@ -51,6 +53,7 @@ class PlannedRequest:
     segments: tuple[tuple[int, ...] | AnswerOf, ...] = ()
     expected: tuple[str, ...] = ()
     tags: dict[str, Any] = field(default_factory=dict)
+    arrival_s: float | None = None
 
     @property
     def prompt_tokens(self) -> int:
@@ -60,6 +63,8 @@ class PlannedRequest:
     def to_json(self) -> bytes:
         """One canonical JSON line (keys sorted), without the newline."""
         record = asdict(self)
+        if self.arrival_s is None:  # so that plans without it keep their hash
+            del record["arrival_s"]
         record["segments"] = [
             {"answer_of": part.turn} if isinstance(part, AnswerOf) else list(part) for part in self.segments
         ]

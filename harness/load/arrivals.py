@@ -1,12 +1,15 @@
 """What an arrival process is: a pure function from the state of a run to the wait before its next session."""
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from harness.load.closed import Closed
 from harness.load.constant import Constant
+from harness.load.gamma import Gamma
 from harness.load.poisson import Poisson
-
-NAMES = ("closed", "constant", "poisson")
+from harness.load.ramp import Ramp
+from harness.load.steps import Steps
+from harness.load.trace import Trace
 
 
 class ArrivalProcess(Protocol):
@@ -20,18 +23,27 @@ class ArrivalProcess(Protocol):
     def wait(self, elapsed_s: float, started: int, finished: int) -> float | None:
         """Seconds from `elapsed_s` until session number `started` (from 0) is due.
 
-        A value of 0 or less means that it is due, or was due that long ago. None means that it waits for one
-        of the sessions in flight to finish. All times count from the start of the run.
+        A value of 0 or less means that it is due, or was due that long ago; infinity that it never is. None
+        means that it waits for one of the sessions in flight to finish. All times count from the start of the
+        run.
         """
         ...
 
 
-def arrival_process(name: str, *, rate: float | None, concurrency: int | None, seed: int) -> ArrivalProcess:
-    """The process called `name`, from options that `harness.load.check.check_load` has accepted."""
-    if name == "closed":
-        return Closed(concurrency or 0)
-    if name == "constant":
-        return Constant(rate or 0.0)
-    if name == "poisson":
-        return Poisson(rate or 0.0, seed)
-    raise ValueError(f"Unknown arrival process {name!r}; there are {', '.join(NAMES)}.")
+_KINDS: dict[str, Callable[..., ArrivalProcess]] = {
+    "closed": Closed,
+    "constant": Constant,
+    "gamma": Gamma,
+    "poisson": Poisson,
+    "ramp": Ramp,
+    "steps": Steps,
+    "trace": Trace,
+}
+NAMES = tuple(_KINDS)
+
+
+def arrival_process(name: str, **settings: Any) -> ArrivalProcess:
+    """The process called `name`; settings are its own, made by `LoadOptions.arrival` and checked before."""
+    if name not in _KINDS:
+        raise ValueError(f"Unknown arrival process {name!r}; there are {', '.join(NAMES)}.")
+    return _KINDS[name](**settings)

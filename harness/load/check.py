@@ -1,10 +1,23 @@
 """Refuses load options that make no sense, before anything starts."""
 
+import math
+from collections.abc import Sequence
+
 from harness.core.errors import UsageError
+from harness.core.requests import PlannedRequest
 from harness.load.arrivals import NAMES
-from harness.load.options import LoadOptions
+from harness.load.options import (
+    ClosedOptions,
+    GammaOptions,
+    LoadOptions,
+    RampOptions,
+    StepsOptions,
+    TraceOptions,
+)
+from harness.load.stages import parse_stages
 
 _TIMEOUTS = ("connect_timeout_s", "first_token_timeout_s", "token_timeout_s", "request_timeout_s")
+_ARRIVALS = ("even", "poisson")
 
 
 def check_load(load: LoadOptions) -> None:
@@ -13,10 +26,26 @@ def check_load(load: LoadOptions) -> None:
         raise UsageError(
             f"load.name={load.name} is not an arrival process. Choose one of {', '.join(NAMES)}."
         )
-    if load.name == "closed":
-        _closed(load)
-    else:
-        _open(load)
+    match load:
+        case ClosedOptions():
+            _closed(load)
+        case RampOptions():
+            _ramp(load)
+        case StepsOptions():
+            _no_rate(load, "the stages have theirs")
+            parse_stages(load.stages)
+            _arrivals(load.arrivals)
+        case TraceOptions():
+            _no_rate(load, "the trace has its own; load.time_scale changes it")
+            _positive("load.time_scale", load.time_scale, "factor on the recorded instants")
+        case _:
+            _positive("load.rate", load.rate, f"load={load.name} needs sessions per second")
+            if isinstance(load, GammaOptions):
+                _positive("load.cv", load.cv, "coefficient of variation of the gaps (1: Poisson)")
+    if load.open_loop and load.concurrency is not None and load.concurrency < 1:
+        raise UsageError(
+            f"load.concurrency={load.concurrency} would send nothing. Give at least 1, or null for no bound."
+        )
     if load.requests is not None and load.requests < 1:
         raise UsageError(
             f"load.requests={load.requests} measures nothing. Give at least 1, or null for the plan."
@@ -31,7 +60,16 @@ def check_load(load: LoadOptions) -> None:
             raise UsageError(f"load.{key}={getattr(load, key)} leaves no time. Give seconds above 0.")
 
 
-def _closed(load: LoadOptions) -> None:
+def check_instants(load: LoadOptions, requests: Sequence[PlannedRequest]) -> None:
+    """Raise UsageError where the load replays instants and the plan holds none."""
+    if isinstance(load, TraceOptions) and any(request.arrival_s is None for request in requests):
+        raise UsageError(
+            "load=trace replays recorded instants, and this workload has none. "
+            "Choose workload=trace workload.path=FILE, or another load."
+        )
+
+
+def _closed(load: ClosedOptions) -> None:
     if load.concurrency is None or load.concurrency < 1:
         raise UsageError(
             f"load.concurrency={_shown(load.concurrency)}: a closed loop needs at least 1 session in flight. "
@@ -42,18 +80,35 @@ def _closed(load: LoadOptions) -> None:
             f"load.rate={load.rate} has no meaning in a closed loop, whose rate follows the server. "
             "Leave it out, or choose load=constant or load=poisson."
         )
+    if not 0 <= load.ramp_s < math.inf:
+        raise UsageError(
+            f"load.ramp_s={load.ramp_s} is no time to open slots in. Give seconds, 0 for at once."
+        )
 
 
-def _open(load: LoadOptions) -> None:
-    if load.rate is None or not 0 < load.rate < float("inf"):
-        raise UsageError(
-            f"load.rate={_shown(load.rate)}: load={load.name} needs sessions per second. "
-            "Give a number above 0, for example load.rate=2."
-        )
-    if load.concurrency is not None and load.concurrency < 1:
-        raise UsageError(
-            f"load.concurrency={load.concurrency} would send nothing. Give at least 1, or null for no bound."
-        )
+def _ramp(load: RampOptions) -> None:
+    for key, rate in (("load.rate", load.rate), ("load.rate_end", load.rate_end)):
+        if rate is None or not 0 <= rate < math.inf:
+            raise UsageError(f"{key}={_shown(rate)}: a ramp needs sessions per second, 0 or more.")
+    if not load.peak_rate:
+        raise UsageError("load.rate=0.0 and load.rate_end=0.0 would send nothing. Give one of them above 0.")
+    _positive("load.ramp_s", load.ramp_s, "seconds from load.rate to load.rate_end")
+    _arrivals(load.arrivals)
+
+
+def _arrivals(arrivals: str) -> None:
+    if arrivals not in _ARRIVALS:
+        raise UsageError(f"load.arrivals={arrivals} is unknown. Choose {' or '.join(_ARRIVALS)}.")
+
+
+def _positive(key: str, value: float | None, what: str) -> None:
+    if value is None or not 0 < value < math.inf:
+        raise UsageError(f"{key}={_shown(value)}: {what}. Give a number above 0, for example {key}=2.")
+
+
+def _no_rate(load: LoadOptions, why: str) -> None:
+    if load.rate is not None:
+        raise UsageError(f"load.rate={load.rate} has no meaning with load={load.name}: {why}.")
 
 
 def _shown(value: object) -> str:

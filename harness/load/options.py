@@ -1,15 +1,25 @@
-"""What the user can say about load; values come from conf/load/*.yaml."""
+"""What the user can say about load; values come from conf/load/*.yaml.
 
+Each kind of load has options of its own. It turns them into the settings of an arrival process
+(`harness.load.arrivals`), which is all that the measuring process gets to see.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from omegaconf import MISSING
+
+from harness.load.stages import parse_stages
+
+Settings = dict[str, Any]
 
 
 @dataclass
 class LoadOptions:
-    """How requests arrive, and what ends the run.
+    """How requests arrive, and what ends the run: `requests`, `duration_s`, or whichever of both comes first.
 
-    name: arrival process (closed, constant, poisson).
+    name: kind of load, the name of its file in conf/load.
     concurrency: sessions in flight, thinking ones included (closed loop); in an open loop an upper bound of
         requests in flight, null for none. A wait that this bound causes is counted in `sent - scheduled`,
         never hidden.
@@ -33,3 +43,164 @@ class LoadOptions:
     first_token_timeout_s: float = MISSING
     token_timeout_s: float = MISSING
     request_timeout_s: float = MISSING
+
+    @property
+    def open_loop(self) -> bool:
+        """Whether sessions start by a schedule of their own, whatever the server does."""
+        return True
+
+    @property
+    def bound_s(self) -> float | None:
+        """Seconds after which nothing new is scheduled, None for no bound by time."""
+        return self.duration_s
+
+    @property
+    def peak_rate(self) -> float:
+        """The most sessions per second that are ever offered on average; 0 where that is not known."""
+        return self.rate or 0.0
+
+    def arrival(self, seed: int, instants: Sequence[float | None]) -> Settings:
+        """Settings of the measured phase's arrival process.
+
+        instants: when each session's plan says it begins, in seconds; only a replay looks at them.
+        """
+        raise NotImplementedError(f"load={self.name} is no single arrival process")
+
+    def warmup_arrival(self, seed: int) -> Settings:
+        """The same for the warm-up; one request after another where the measured schedule has no place for it."""
+        return {"name": "closed", "concurrency": 1, "ramp_s": 0.0}
+
+
+@dataclass
+class ClosedOptions(LoadOptions):
+    """Closed loop. ramp_s: its slots open one after another over this time."""
+
+    ramp_s: float = MISSING
+
+    @property
+    def open_loop(self) -> bool:
+        """Never: arrivals follow the server."""
+        return False
+
+    def arrival(self, seed: int, instants: Sequence[float | None]) -> Settings:
+        """A fixed number of slots."""
+        return {"name": "closed", "concurrency": self.concurrency, "ramp_s": self.ramp_s}
+
+    def warmup_arrival(self, seed: int) -> Settings:
+        """As measured, all slots at once."""
+        return {"name": "closed", "concurrency": self.concurrency, "ramp_s": 0.0}
+
+
+@dataclass
+class ConstantOptions(LoadOptions):
+    """Constant rate."""
+
+    def arrival(self, seed: int, instants: Sequence[float | None]) -> Settings:
+        """Evenly spaced instants."""
+        return {"name": "constant", "rate": self.rate}
+
+    def warmup_arrival(self, seed: int) -> Settings:
+        """As measured."""
+        return self.arrival(seed, ())
+
+
+@dataclass
+class PoissonOptions(LoadOptions):
+    """Poisson process."""
+
+    def arrival(self, seed: int, instants: Sequence[float | None]) -> Settings:
+        """Gaps of the exponential distribution."""
+        return {"name": "poisson", "rate": self.rate, "seed": seed}
+
+    def warmup_arrival(self, seed: int) -> Settings:
+        """As measured."""
+        return self.arrival(seed, ())
+
+
+@dataclass
+class GammaOptions(LoadOptions):
+    """Bursts. cv: coefficient of variation of the gaps; 1 is a Poisson process, more comes in bursts."""
+
+    cv: float = MISSING
+
+    def arrival(self, seed: int, instants: Sequence[float | None]) -> Settings:
+        """Gaps of the gamma distribution."""
+        return {"name": "gamma", "rate": self.rate, "cv": self.cv, "seed": seed}
+
+
+@dataclass
+class RampOptions(LoadOptions):
+    """The rate goes linearly from `rate` to `rate_end` over `ramp_s` seconds, which also bound the run.
+
+    arrivals: even (the same distance in expected arrivals) or poisson.
+    """
+
+    rate_end: float = MISSING
+    ramp_s: float = MISSING
+    arrivals: str = MISSING
+
+    @property
+    def bound_s(self) -> float | None:
+        """The ramp, or `duration_s` where that is set: it may cut the ramp short or stay at its end."""
+        return self.duration_s if self.duration_s is not None else self.ramp_s
+
+    @property
+    def peak_rate(self) -> float:
+        """The larger end."""
+        return max(self.rate or 0.0, self.rate_end)
+
+    def arrival(self, seed: int, instants: Sequence[float | None]) -> Settings:
+        """The inverse of the integrated rate."""
+        return {
+            "name": "ramp",
+            "rate": self.rate,
+            "rate_end": self.rate_end,
+            "ramp_s": self.ramp_s,
+            "seed": _drawn(self.arrivals, seed),
+        }
+
+
+@dataclass
+class StepsOptions(LoadOptions):
+    """The rate goes in steps, which also bound the run. stages: RATExSECONDS each; arrivals as in a ramp."""
+
+    stages: list[str] = MISSING
+    arrivals: str = MISSING
+
+    @property
+    def bound_s(self) -> float | None:
+        """All stages, or `duration_s` where that is set: it may cut them short or stay at the last one."""
+        if self.duration_s is not None:
+            return self.duration_s
+        return sum(seconds for _, seconds in parse_stages(self.stages))
+
+    @property
+    def peak_rate(self) -> float:
+        """That of the highest stage."""
+        return max(rate for rate, _ in parse_stages(self.stages))
+
+    def arrival(self, seed: int, instants: Sequence[float | None]) -> Settings:
+        """The inverse of the integrated rate."""
+        return {
+            "name": "steps",
+            "stages": parse_stages(self.stages),
+            "seed": _drawn(self.arrivals, seed),
+        }
+
+
+@dataclass
+class TraceOptions(LoadOptions):
+    """Replay of the instants that the plan holds. time_scale: factor on all of them (0.5: twice as fast)."""
+
+    time_scale: float = MISSING
+
+    def arrival(self, seed: int, instants: Sequence[float | None]) -> Settings:
+        """The plan's own instants; `harness.load.check.check_instants` has seen that there are some."""
+        return {
+            "name": "trace",
+            "instants": [(instant or 0.0) * self.time_scale for instant in instants],
+        }
+
+
+def _drawn(arrivals: str, seed: int) -> int | None:
+    return seed if arrivals == "poisson" else None

@@ -115,7 +115,8 @@ def _echoed_log_probs(endpoint: Endpoint, ids: Sequence[int]) -> list[float | No
         "temperature": 0,
     }
     try:
-        reply = post_json(endpoint.base_url + "/v1/completions", body, endpoint.headers, _WINDOW_TIMEOUT_S)
+        url = endpoint.base_url + "/v1/completions"
+        reply = post_json(url, body, endpoint.headers, _WINDOW_TIMEOUT_S, endpoint.trust)
     except Unreachable as error:
         raise EndpointError(
             f"The server stopped answering while perplexity was measured ({error})."

@@ -8,6 +8,7 @@ from typing import Any
 import psutil
 
 from backends.http_calls import Unreachable, get
+from harness.core.tls import Trust
 
 _TREE_REFRESH_S = 2.0
 _METRICS_TIMEOUT_S = 2.0
@@ -68,15 +69,19 @@ class EngineMetrics:
     weight = 1.0
 
     def __init__(
-        self, url: str, headers: Mapping[str, str], to_common_names: Callable[[str], dict[str, float]]
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        to_common_names: Callable[[str], dict[str, float]],
+        trust: Trust,
     ) -> None:
-        self._url, self._headers = url, headers
+        self._url, self._headers, self._trust = url, headers, trust
         self._to_common_names = to_common_names
 
     def read(self) -> dict[str, float]:
         """Gauges and counters by common name; {} where the engine has no such page."""
         try:
-            reply = get(self._url, self._headers, _METRICS_TIMEOUT_S)
+            reply = get(self._url, self._headers, _METRICS_TIMEOUT_S, self._trust)
             return self._to_common_names(reply.body.decode("utf-8", "replace")) if reply.status == 200 else {}
         except (Unreachable, ValueError):
             return {}

@@ -16,7 +16,7 @@ from tokenizers.pre_tokenizers import Split
 from backends.base import Endpoint
 from harness.client.job import ClientJob
 from harness.core.requests import PlannedRequest
-from harness.load.options import LoadOptions
+from harness.load.options import ClosedOptions, ConstantOptions, LoadOptions, PoissonOptions
 
 WORDS = ("?", " word", " other", "a", "b", "c", "</s>")
 
@@ -39,7 +39,10 @@ def tokens_by_regex(text: str) -> int:
 
 def load(**changes: Any) -> LoadOptions:
     """Load options for quick tests: a closed loop of 4 with short patience."""
-    options = LoadOptions(
+    kind = {"constant": ConstantOptions, "poisson": PoissonOptions}.get(
+        changes.get("name", ""), ClosedOptions
+    )
+    options = kind(
         name="closed",
         concurrency=4,
         rate=None,
@@ -51,6 +54,7 @@ def load(**changes: Any) -> LoadOptions:
         first_token_timeout_s=20.0,
         token_timeout_s=20.0,
         request_timeout_s=60.0,
+        **({"ramp_s": 0.0} if kind is ClosedOptions else {}),
     )
     return replace(options, **changes)
 

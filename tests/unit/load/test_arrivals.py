@@ -15,7 +15,7 @@ from harness.load.arrivals import NAMES, arrival_process
 )
 @pytest.mark.parametrize("elapsed_s", [0.0, 1e6])
 def test_closed(started: int, finished: int, wait: float | None, elapsed_s: float) -> None:
-    process = arrival_process("closed", rate=None, concurrency=4, seed=0)
+    process = arrival_process("closed", concurrency=4, ramp_s=0.0)
     assert process.wait(elapsed_s, started, finished) == wait
     assert not process.open_loop
 
@@ -33,13 +33,13 @@ def test_closed(started: int, finished: int, wait: float | None, elapsed_s: floa
 )
 @pytest.mark.parametrize("finished", [0, 10**6])
 def test_constant(rate: float, elapsed_s: float, started: int, wait: float, finished: int) -> None:
-    process = arrival_process("constant", rate=rate, concurrency=None, seed=0)
+    process = arrival_process("constant", rate=rate)
     assert process.wait(elapsed_s, started, finished) == pytest.approx(wait, abs=1e-12)
     assert process.open_loop
 
 
 def gaps(rate: float, seed: int, count: int) -> list[float]:
-    process = arrival_process("poisson", rate=rate, concurrency=None, seed=seed)
+    process = arrival_process("poisson", rate=rate, seed=seed)
     instants = [process.wait(0.0, number, 0) or 0.0 for number in range(count)]
     return [after - before for before, after in zip([0.0, *instants], instants, strict=False)]
 
@@ -57,8 +57,8 @@ def test_poisson_gaps_are_exponential() -> None:
 @given(seed=st.integers(0, 2**32), order=st.permutations(range(12)), elapsed_s=st.floats(0, 100))
 def test_poisson_depends_on_the_seed_alone(seed: int, order: list[int], elapsed_s: float) -> None:
     """Asked in any order, at any time, it gives the same instants."""
-    forwards = arrival_process("poisson", rate=2.0, concurrency=None, seed=seed)
-    shuffled = arrival_process("poisson", rate=2.0, concurrency=7, seed=seed)
+    forwards = arrival_process("poisson", rate=2.0, seed=seed)
+    shuffled = arrival_process("poisson", rate=2.0, seed=seed)
     found = {number: (shuffled.wait(elapsed_s, number, 3) or 0.0) + elapsed_s for number in order}
     for number in range(12):
         assert found[number] == pytest.approx(forwards.wait(0.0, number, 0), abs=1e-9)
@@ -71,4 +71,4 @@ def test_seeds_differ() -> None:
 
 def test_an_unknown_name_is_refused() -> None:
     with pytest.raises(ValueError, match=NAMES[0]):
-        arrival_process("bursty", rate=1.0, concurrency=1, seed=0)
+        arrival_process("bursty", rate=1.0)

@@ -67,7 +67,7 @@ def test_a_tree_that_is_gone_reads_nothing():
 
 
 def test_metrics_of_a_server_that_is_gone_are_absent():
-    assert EngineMetrics("http://127.0.0.1:1/metrics", {}, lambda text: {"x": 1.0}).read() == {}
+    assert EngineMetrics("http://127.0.0.1:1/metrics", {}, lambda text: {"x": 1.0}, Trust()).read() == {}
 
 
 @pytest.mark.parametrize(
