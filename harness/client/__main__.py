@@ -55,7 +55,9 @@ def _payloads(setup: Setup) -> list[bytes | None]:
     bodies = Path(setup.bodies).read_bytes()
     turns = {turn.request: turn for session in setup.sessions for turn in session}
     return [
-        request_bytes(head, bodies[turn.offset : turn.offset + turn.length]) if turn.length else None
+        request_bytes(head, bodies[turn.offset : turn.offset + turn.length], turn.name)
+        if turn.length
+        else None
         for turn in (turns[number] for number in range(len(turns)))
     ]
 
@@ -98,11 +100,12 @@ async def _start_history(setup: Setup, driver: Driver, journal: Journal) -> Hist
     if setup.history is None:
         return None
     head = setup.head.encode("latin-1")
+    names = {turn.request: turn.name for session in setup.sessions for turn in session}
 
     def on_body(request: int, tokens: int, body: bytes) -> None:
         if body:
             journal.add(Kind.PROMPT, request, monotonic_ns(), b"%d" % tokens)
-        driver.built(request, request_bytes(head, body) if body else None)
+        driver.built(request, request_bytes(head, body, names[request]) if body else None)
 
     link = await HistoryLink.start(setup.history, on_body, driver.builder_gone)
     driver.answered = link.answer

@@ -67,7 +67,7 @@ def prepare(job: ClientJob) -> Prepared:
         job.spool.mkdir(parents=True, exist_ok=True)
         for stale in ("journal", "result"):
             files[stale].unlink(missing_ok=True)
-        turns = _write_bodies(files["bodies"], style, requests, sessions)
+        turns = _write_bodies(files["bodies"], style, requests, sessions, _names(job, requests))
         history = _write_history(files["history"], job, style, requests, sessions)
     except OSError as error:
         raise HarnessError(
@@ -110,8 +110,19 @@ def _sessions(requests: Sequence[PlannedRequest]) -> list[list[int]]:
     return [sorted(numbers, key=lambda number: requests[number].turn) for numbers in sessions.values()]
 
 
+def _names(job: ClientJob, requests: Sequence[PlannedRequest]) -> list[str]:
+    """X-Request-Id of each request, by which a server's log can be matched; the user's own header wins."""
+    if any(header.lower() == "x-request-id" for header in job.endpoint.headers):
+        return [""] * len(requests)
+    return [f"{job.phase}-{request.index}" for request in requests]
+
+
 def _write_bodies(
-    path: Path, style: BodyStyle, requests: Sequence[PlannedRequest], sessions: list[list[int]]
+    path: Path,
+    style: BodyStyle,
+    requests: Sequence[PlannedRequest],
+    sessions: list[list[int]],
+    names: Sequence[str],
 ) -> tuple[tuple[Turn, ...], ...]:
     turns: list[tuple[Turn, ...]] = []
     offset = 0
@@ -125,7 +136,7 @@ def _write_bodies(
                 file.write(body)
                 think_ns = round(request.think_time_s * 1e9)
                 feeds = follows_answers and number != numbers[-1]
-                session.append(Turn(number, offset, len(body), think_ns, feeds))
+                session.append(Turn(number, offset, len(body), think_ns, feeds, names[number]))
                 offset += len(body)
             turns.append(tuple(session))
     return tuple(turns)

@@ -16,7 +16,7 @@ class Turn:
     """One request of a session: its number within the job, and where its body lies in the file of bodies.
 
     length is 0 where the body is built from earlier answers; `feeds` says that a later turn needs this
-    answer.
+    answer. name: its X-Request-Id, by which a server's log can be matched; empty for none.
     """
 
     request: int
@@ -24,6 +24,7 @@ class Turn:
     length: int
     think_ns: int
     feeds: bool
+    name: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
