@@ -90,7 +90,7 @@ class Endpoint:
     base_url: str  # without a trailing slash and without /v1
     model_name: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    trust: Trust = Trust()
+    trust: Trust = field(default_factory=Trust)
 
 
 class Backend(Protocol):

@@ -79,11 +79,12 @@ def build_record(
             shareable_prompt_tokens=_shareable_tokens(prepared.plan, requests),
         )
         validity = evaluate(evidence)
+    marks = fingerprint(prepared.plan, prepared.model, prepared.backend.versions(), prepared.cores)
+    if getattr(config.backend, "verify_tls", True) is False:
+        marks["notes"].append("the server's certificate was not verified (backend.verify_tls=false)")
     return {
         **bare_record(config, started_at, error, sweep),
-        "fingerprint": fingerprint(
-            prepared.plan, prepared.model, prepared.backend.versions(), prepared.cores
-        ),
+        "fingerprint": marks,
         "summary": summary,
         "validity": validity,
         "launch": findings.launch,

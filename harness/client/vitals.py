@@ -5,11 +5,20 @@ import os
 import resource
 import time
 from array import array
+from pathlib import Path
 from typing import Any
 
 from harness.client.timeline import Timeline
 
 _BEAT_NS = 10_000_000
+
+
+def _peak_memory() -> int | None:
+    """Most memory this process has held (VmHWM, which unlike getrusage's figure starts anew with it)."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return None
 
 
 class Vitals:
@@ -49,6 +58,7 @@ class Vitals:
             "preempted": resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw - self._switches,
             "gc_enabled": gc.isenabled(),
             "cpus": sorted(os.sched_getaffinity(0)),
+            "peak_memory_bytes": _peak_memory(),
         }
 
     def figures(self) -> dict[str, Any]:

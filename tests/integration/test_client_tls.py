@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from backends.base import Endpoint
+from backends.http_calls import Unreachable, get
 from harness.client import measure
+from harness.core.errors import UsageError
+from harness.core.tls import Trust
 from tests.support.client_jobs import job, plan, quiet
 from tests.support.fixtures import scripted_server
 
@@ -49,3 +53,24 @@ def test_a_certificate_nobody_vouches_for(certificate: Path, tmp_path: Path) -> 
         measured = measure(job(server.base_url, plan(2), tmp_path), quiet)
     assert list(measured.requests["error"]) == ["connect"] * 2
     assert measured.requests["error_detail"].str.contains("certificate").all()
+
+
+@pytest.mark.parametrize("verify", [True, False])
+def test_trust_can_be_given_by_file_or_not_asked_for(certificate: Path, tmp_path: Path, verify: bool) -> None:
+    trust = Trust(verify, str(certificate) if verify else None)
+    with scripted_server(certificate=certificate) as server:
+        endpoint = Endpoint(server.base_url, "scripted", {}, trust)
+        measured = measure(job(server.base_url, plan(2), tmp_path, endpoint=endpoint), quiet)
+        assert get(f"{server.base_url}/v1/models", {}, 10, trust).status == 200
+        with pytest.raises(Unreachable, match="certificate"):
+            get(f"{server.base_url}/v1/models", {}, 10)
+    assert measured.requests["ok"].all()
+
+
+def test_a_file_that_vouches_for_nobody(tmp_path: Path) -> None:
+    empty = tmp_path / "ca.pem"
+    empty.write_text("nothing")
+    for path in (empty, tmp_path / "absent.pem"):
+        endpoint = Endpoint("https://127.0.0.1:1", "scripted", {}, Trust(ca_file=str(path)))
+        with pytest.raises(UsageError, match=r"backend\.ca_file"):
+            measure(job("https://127.0.0.1:1", plan(1), tmp_path, endpoint=endpoint), quiet)

@@ -42,6 +42,8 @@ _ENDPOINT: dict[str, Any] = {
     "return_token_ids": False,
     "prompt_logprobs": True,
     "logprobs_see_kv": False,
+    "ca_file": None,
+    "verify_tls": True,
 }
 
 

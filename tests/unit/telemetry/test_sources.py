@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
+from harness.core.tls import Trust
 from harness.telemetry.sources import EngineMetrics, NvidiaGpu, ProcessTree, RaplEnergy
 
 # A parent that holds memory and one child that holds more; both wait for a line.
