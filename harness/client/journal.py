@@ -5,11 +5,14 @@ slow disk delays nobody. A journal cut off in the middle (a killed process, a fu
 whole entry.
 """
 
+import mmap
 import os
 import queue
 import struct
 import threading
+from array import array
 from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
 
@@ -76,15 +79,53 @@ class Journal:
 
 def read_journal(path: Path) -> Iterator[tuple[int, int, int, bytes]]:
     """The entries of `path` in order: (kind, request, ns, payload). A missing file has none."""
+    with _mapped(path) as data:
+        at, end = 0, len(data)
+        while at + _ENTRY.size <= end:
+            kind, request, ns, length = _ENTRY.unpack_from(data, at)
+            at += _ENTRY.size
+            if at + length > end:
+                return
+            yield kind, request, ns, data[at : at + length]
+            at += length
+
+
+def read_by_request(path: Path) -> Iterator[tuple[int, list[tuple[int, int, bytes]]]]:
+    """Each request of `path` in order of its number, with its entries (kind, ns, payload) in theirs.
+
+    The file may be larger than memory: 8 bytes are held for each entry, and the entries of one request.
+    """
+    with _mapped(path) as data:
+        starts: dict[int, array[int]] = {}
+        at, end = 0, len(data)
+        size, unpack = _ENTRY.size, _ENTRY.unpack_from
+        while at + size <= end:
+            _, request, _, length = unpack(data, at)
+            if at + size + length > end:
+                break
+            if request not in starts:
+                starts[request] = array("q")
+            starts[request].append(at)
+            at += size + length
+        for request in sorted(starts):
+            entries = []
+            for start in starts[request]:
+                kind, _, ns, length = unpack(data, start)
+                entries.append((kind, ns, data[start + size : start + size + length]))
+            yield request, entries
+
+
+@contextmanager
+def _mapped(path: Path) -> Iterator[mmap.mmap | bytes]:
+    """The bytes of a file, not read into memory; none where it is missing or empty."""
     try:
-        data = path.read_bytes()
+        file = path.open("rb")
     except FileNotFoundError:
+        yield b""
         return
-    at, end = 0, len(data)
-    while at + _ENTRY.size <= end:
-        kind, request, ns, length = _ENTRY.unpack_from(data, at)
-        at += _ENTRY.size
-        if at + length > end:
+    with file:
+        if os.fstat(file.fileno()).st_size == 0:
+            yield b""
             return
-        yield kind, request, ns, data[at : at + length]
-        at += length
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            yield data

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,10 +14,9 @@ import orjson
 
 import harness
 from harness.client import counters as count
-from harness.client.exchanges import RawExchange, collect
+from harness.client.exchanges import RawExchange, stored_exchanges
 from harness.client.job import ClientJob, Measurement, Progress
-from harness.client.journal import read_journal
-from harness.client.outcome import outcome_of
+from harness.client.outcome import Outcome, outcome_of
 from harness.client.prepare import Prepared, prepare
 from harness.client.setup import Setup, send_setup
 from harness.client.tables import tables
@@ -57,19 +56,19 @@ def measure(
 def _measurement(job: ClientJob, prepared: Prepared, ended: int, interrupted: bool) -> Measurement:
     """What the client left on disk, as tables."""
     result = _result(Path(prepared.setup.result))
-    exchanges = collect(read_journal(Path(prepared.setup.journal)))
-    failure = result.get("failure") or (None if ended == 0 or interrupted else _last_words(prepared, ended))
-    if failure is not None and not exchanges:
-        raise HarnessError(f"The measuring client did not run: {failure}")
+    exchanges = stored_exchanges(Path(prepared.setup.journal))
+    span = _Span()
     secrets = secrets_of(job.endpoint.headers)
-    outcomes = [outcome_of(exchange) for exchange in exchanges]
-    for outcome in outcomes:
-        outcome.detail = hidden(outcome.detail, secrets)
-        outcome.unexpected_sample = hidden(outcome.unexpected_sample, secrets)
     requests, events = tables(
-        outcomes, prepared.requests, job.phase, Tokenizer.from_folder(job.tokenizer_folder)
+        (_outcome(exchange, secrets) for exchange in span.watch(exchanges)),
+        prepared.requests,
+        job.phase,
+        Tokenizer.from_folder(job.tokenizer_folder),
     )
-    start_ns, end_ns = _window(result, exchanges)
+    failure = result.get("failure") or (None if ended == 0 or interrupted else _last_words(prepared, ended))
+    if failure is not None and requests.empty:
+        raise HarnessError(f"The measuring client did not run: {failure}")
+    start_ns, end_ns = span.window(result)
     return Measurement(
         requests=requests,
         events=events,
@@ -173,16 +172,35 @@ def _result(path: Path) -> dict[str, Any]:
     return result
 
 
-def _window(result: dict[str, Any], exchanges: list[RawExchange]) -> tuple[int, int]:
-    """The measured window: from the first scheduled instant to the stated close, else to the last end."""
-    if not exchanges:
-        start: int = result.get("start_ns") or 0
-        return start, start
-    opened = min(exchange.scheduled_ns or 0 for exchange in exchanges)
-    closed: int | None = result.get("end_ns")
-    if closed is None:
-        closed = max((exchange.end_ns or _last_seen(exchange)) for exchange in exchanges)
-    return opened, max(opened, closed)
+class _Span:
+    """From the first scheduled instant to the last end of the exchanges that pass by."""
+
+    def __init__(self) -> None:
+        self.opened: int | None = None
+        self.closed = 0
+
+    def watch(self, exchanges: Iterable[RawExchange]) -> Iterator[RawExchange]:
+        """The same exchanges."""
+        for exchange in exchanges:
+            scheduled = exchange.scheduled_ns or 0
+            self.opened = scheduled if self.opened is None else min(self.opened, scheduled)
+            self.closed = max(self.closed, exchange.end_ns or _last_seen(exchange))
+            yield exchange
+
+    def window(self, result: dict[str, Any]) -> tuple[int, int]:
+        """The measured window, which ends at the stated close, else at the last end."""
+        if self.opened is None:
+            start: int = result.get("start_ns") or 0
+            return start, start
+        stated: int | None = result.get("end_ns")
+        return self.opened, max(self.opened, self.closed if stated is None else stated)
+
+
+def _outcome(exchange: RawExchange, secrets: list[str]) -> Outcome:
+    outcome = outcome_of(exchange)
+    outcome.detail = hidden(outcome.detail, secrets)
+    outcome.unexpected_sample = hidden(outcome.unexpected_sample, secrets)
+    return outcome
 
 
 def _last_seen(exchange: RawExchange) -> int:

@@ -1,8 +1,10 @@
 """Outcomes as the two tables of a recorded run."""
 
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy
 import orjson
 import pandas
 from pandas.api.types import pandas_dtype
@@ -15,30 +17,33 @@ from harness.records.schema import EVENT_COLUMNS, REQUEST_COLUMNS
 
 
 def tables(
-    outcomes: Sequence[Outcome], requests: Sequence[PlannedRequest], phase: str, tokenizer: Tokenizer
+    outcomes: Iterable[Outcome], requests: Sequence[PlannedRequest], phase: str, tokenizer: Tokenizer
 ) -> tuple[pandas.DataFrame, pandas.DataFrame]:
-    """The two tables of one phase; `raw.request` of an outcome is a position in `requests`."""
+    """The two tables of one phase; `raw.request` of an outcome is a position in `requests`.
+
+    Outcomes are looked at one by one and forgotten: of millions of events only the columns are kept.
+    """
     rows: list[dict[str, Any]] = []
-    index: list[int] = []
-    instants: list[int] = []
-    tokens: list[int] = []
+    counts: list[int] = []
     estimated: list[bool] = []
+    instants, tokens = array("q"), array("i")
     for outcome in outcomes:
         request = requests[outcome.raw.request]
         count = count_tokens(outcome, tokenizer)
         rows.append(_row(outcome, request, phase, count))
-        index += [request.index] * len(outcome.events)
-        instants += [event.ns for event in outcome.events]
-        tokens += count.per_event
-        estimated += [count.estimated] * len(outcome.events)
+        counts.append(len(outcome.events))
+        estimated.append(count.estimated)
+        instants.extend([event.ns for event in outcome.events])
+        tokens.extend(count.per_event)
+    order = numpy.argsort(numpy.array(instants, dtype="int64"), kind="stable")
     events = {
-        "phase": [phase] * len(index),
-        "index": index,
-        "ns": instants,
-        "tokens": tokens,
-        "estimated": estimated,
+        "phase": numpy.full(len(order), phase, dtype=object),
+        "index": numpy.repeat(numpy.array([row["index"] for row in rows], dtype="int32"), counts)[order],
+        "ns": numpy.array(instants, dtype="int64")[order],
+        "tokens": numpy.array(tokens, dtype="int32")[order],
+        "estimated": numpy.repeat(numpy.array(estimated, dtype=bool), counts)[order],
     }
-    event_table = _table(events, EVENT_COLUMNS).sort_values("ns", kind="stable", ignore_index=True)
+    event_table = _table(events, EVENT_COLUMNS)
     columns = {name: [row[name] for row in rows] for name in REQUEST_COLUMNS}
     return _table(columns, REQUEST_COLUMNS), event_table
 
