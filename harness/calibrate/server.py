@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import harness
+from harness.client.priority import go_first
 from harness.core.cache import cached_folder
 from harness.core.errors import HarnessError
 
@@ -100,6 +101,7 @@ def truth_server(
             raise HarnessError("The truth server did not start; its own words are above.")
         if cpus is not None:
             os.sched_setaffinity(process.pid, cpus)
+        go_first(process.pid)
         running = RunningServer(process, f"http://127.0.0.1:{line.split()[-1]}", log, language)
         yield running
         process.stdin.close()

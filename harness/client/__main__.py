@@ -23,6 +23,7 @@ from harness.client.driver import Driver
 from harness.client.history_link import HistoryLink
 from harness.client.journal import Journal, Kind
 from harness.client.pool import Pool
+from harness.client.priority import go_first
 from harness.client.setup import Setup, receive_setup
 from harness.client.timeline import Timeline
 from harness.client.vitals import Vitals
@@ -75,6 +76,7 @@ async def _measure(setup: Setup, journal: Journal, counters: memoryview) -> dict
     link = await _start_history(setup, driver, journal)
     await pool.prepare()
     ready = pool.opened
+    first = go_first()
     vitals.start()
     if not (stopped or mistakes):
         await driver.run()
@@ -85,6 +87,7 @@ async def _measure(setup: Setup, journal: Journal, counters: memoryview) -> dict
     timeline.close()
     return {
         **vitals.figures(),
+        "realtime": first,
         "start_ns": driver.start_ns,
         "end_ns": driver.end_ns,
         "stopped": bool(stopped),
