@@ -27,7 +27,14 @@ from harness.load.options import (
     TraceOptions,
 )
 from harness.metrics.slo import SloOptions
-from workloads.options import ChatOptions, FileOptions, RagOptions, SummarizationOptions, WorkloadOptions
+from workloads.options import (
+    ChatOptions,
+    FileOptions,
+    RagOptions,
+    SummarizationOptions,
+    TraceWorkloadOptions,
+    WorkloadOptions,
+)
 
 
 @dataclass
@@ -111,6 +118,7 @@ SCHEMAS: dict[str, dict[str, type]] = {
         "file": FileOptions,
         "rag": RagOptions,
         "summarization": SummarizationOptions,
+        "trace": TraceWorkloadOptions,
     },
     "load": {
         "closed": ClosedOptions,

@@ -120,7 +120,8 @@ def replay(options: FileOptions, tokenizer: Tokenizer, warmup: int) -> Plan:
         if wanted > len(requests):
             raise UsageError(f"workload.requests={wanted}, but {options.path} holds {len(requests)}.")
         requests = requests[:wanted]
-    for request in (*requests[:_COMPARED], *plan.warmup[:1]):
+    with_messages = [request for request in (*requests[:_COMPARED], *plan.warmup[:1]) if request.messages]
+    for request in with_messages:
         if tuple(tokenizer.encode(tokenizer.render_chat(request.messages))) != request.prompt_ids:
             raise UsageError(
                 f"{options.path} was drawn for a model with another tokenizer or chat template. "

@@ -113,3 +113,19 @@ class FileOptions(WorkloadOptions):
     """
 
     path: str | None = MISSING
+
+
+@dataclass
+class TraceWorkloadOptions(WorkloadOptions):
+    """A recorded trace; its lengths are its own (null), its text comes from the corpus.
+
+    path: the trace. format: auto (by its content), azure, burstgpt, mooncake or harness (a run's
+        requests.parquet).
+    first: usable requests of the file that are skipped. requests: how many follow; null means all.
+    too_long: what happens to requests that do not fit the context: error, clip (shortened) or drop (left out).
+    """
+
+    path: str | None = MISSING
+    format: str = MISSING
+    first: int = MISSING
+    too_long: str = MISSING

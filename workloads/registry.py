@@ -15,7 +15,12 @@ from workloads.pool import split_pools
 from workloads.sharing import with_shared_prefixes
 
 # A workload is a module with draw(options, drawing) -> Plan, imported when it is asked for.
-_MODULES = {"chat": "workloads.chat", "rag": "workloads.rag", "summarization": "workloads.summarization"}
+_MODULES = {
+    "chat": "workloads.chat",
+    "rag": "workloads.rag",
+    "summarization": "workloads.summarization",
+    "trace": "workloads.trace",
+}
 
 
 def draw_plan(
@@ -58,6 +63,7 @@ def _drawn(
         "corpus_sha256": corpus.sha256(),
         "corpus_documents": len(corpus.documents),
         "corpus_characters": sum(len(document.text) for document in corpus.documents),
+        **plan.sources,
     }
     return Plan(plan.workload, plan.seed, with_shared_prefixes(plan.requests), plan.warmup, sources)
 

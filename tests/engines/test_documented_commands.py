@@ -94,6 +94,9 @@ def test_harness_command(command: str, tmp_path: Path):
         assert save, "the plan that is replayed must be saved by a documented command"
         saved = run([*shlex.split(save[0])[2:], *SMALL], tmp_path)
         assert saved.status == 0, saved.err
+    if "workload.path=trace.csv" in arguments:
+        rows = "\n".join(f"2023-11-16 18:17:03.{at}799600,200,4" for at in range(5))
+        (tmp_path / "trace.csv").write_text(f"TIMESTAMP,ContextTokens,GeneratedTokens\n{rows}")
     arguments = [_here(argument) for argument in arguments]
     quality = SMALL_QUALITY if bare or any("experiment=" in argument for argument in arguments) else []
     with scripted_server() as server:

@@ -5,7 +5,14 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from workloads.options import ChatOptions, FileOptions, RagOptions, SummarizationOptions, WorkloadOptions
+from workloads.options import (
+    ChatOptions,
+    FileOptions,
+    RagOptions,
+    SummarizationOptions,
+    TraceWorkloadOptions,
+    WorkloadOptions,
+)
 
 CONF = Path(__file__).parents[2] / "conf" / "workload"
 SCHEMAS: dict[str, type[WorkloadOptions]] = {
@@ -13,6 +20,7 @@ SCHEMAS: dict[str, type[WorkloadOptions]] = {
     "rag": RagOptions,
     "summarization": SummarizationOptions,
     "file": FileOptions,
+    "trace": TraceWorkloadOptions,
 }
 
 

@@ -1,0 +1,202 @@
+"""Recorded traffic, in the formats that people publish: when requests came, and how long they and their answers were.
+
+azure     CSV `TIMESTAMP,ContextTokens,GeneratedTokens` (Azure LLM inference traces)
+burstgpt  CSV `Timestamp,Model,Request tokens,Response tokens,…`; a response of 0 tokens is a failed request
+mooncake  JSONL `{"timestamp": ms, "input_length", "output_length", "hash_ids"}`; an id stands for 512 tokens
+harness   requests.parquet of a recorded run
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.core.errors import UsageError
+from workloads.corpus import json_lines
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+BLOCK_TOKENS = 512  # of a Mooncake hash id
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One recorded request. arrival_s: on a clock of the file's own. blocks: ids of its 512-token blocks, or ()."""
+
+    arrival_s: float
+    prompt_tokens: int
+    output_tokens: int
+    blocks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Rows in order of arrival. left_out: requests that had failed, and so say no length."""
+
+    format: str
+    rows: tuple[Row, ...]
+    left_out: int
+
+
+def read_trace(path: Path, format_name: str) -> Trace:
+    """Read a trace of the format named, or of the one its content shows ("auto").
+
+    Raises UsageError that names the file and, where there is one, the line.
+    """
+    try:
+        with path.open("rb") as file:
+            head = file.read(4096)
+    except OSError as error:
+        raise UsageError(
+            f"workload.path={path} cannot be read: {error.strerror}. Give a trace file."
+        ) from error
+    name = _detect(path, head) if format_name == "auto" else format_name
+    if name not in _READERS:
+        raise UsageError(
+            f"workload.format={name} is unknown. Choose one of auto, {', '.join(sorted(_READERS))}."
+        )
+    rows, left_out = _READERS[name](path)
+    if not rows:
+        raise UsageError(f"{path} holds no usable request ({left_out} failed ones were left out).")
+    return Trace(name, tuple(sorted(rows, key=lambda row: row.arrival_s)), left_out)
+
+
+def _detect(path: Path, head: bytes) -> str:
+    if head.startswith(b"PAR1"):
+        return "harness"
+    first = head.decode("utf-8-sig", "replace").lstrip().partition("\n")[0]
+    for mark, name in (
+        ("ContextTokens", "azure"),
+        ("Request tokens", "burstgpt"),
+        ('"input_length"', "mooncake"),
+    ):
+        if mark in first:
+            return name
+    raise UsageError(
+        f"{path} is of no known format (its first line is {first[:60]!r}). "
+        f"Known are {', '.join(sorted(_READERS))}; name one with workload.format=NAME."
+    )
+
+
+def _azure(path: Path) -> tuple[list[Row], int]:
+    import pandas as pd
+
+    table = _csv(path, ("TIMESTAMP", "ContextTokens", "GeneratedTokens"))
+    instants = pd.to_datetime(table["TIMESTAMP"], format="ISO8601", errors="coerce", utc=True)
+    _refuse_missing(path, "TIMESTAMP", table["TIMESTAMP"], instants)
+    # the first instant is taken off as whole nanoseconds: a float of the epoch would lose seven digits
+    ns = instants.astype("datetime64[ns, UTC]").astype("int64")
+    seconds = (ns - ns.min()) / 1e9
+    return _rows(path, table, seconds, "ContextTokens", "GeneratedTokens")
+
+
+def _burstgpt(path: Path) -> tuple[list[Row], int]:
+    table = _csv(path, ("Timestamp", "Request tokens", "Response tokens"))
+    seconds = _numbers(path, table, "Timestamp")
+    return _rows(path, table, seconds, "Request tokens", "Response tokens")
+
+
+def _mooncake(path: Path) -> tuple[list[Row], int]:
+    rows: list[Row] = []
+    left_out = 0
+    for number, entry in json_lines(path):
+        place = f"{path} line {number}"
+        try:
+            arrival_s = float(entry["timestamp"]) / 1e3
+            prompt, output = int(entry["input_length"]), int(entry["output_length"])
+            blocks = tuple(int(block) for block in entry.get("hash_ids") or ())
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise UsageError(
+                f"{place}: expected timestamp, input_length, output_length and hash_ids ({error!r})."
+            ) from error
+        if prompt < 1 or output < 0:
+            raise UsageError(f"{place}: a length of {min(prompt, output)} tokens cannot be.")
+        if blocks and len(blocks) * BLOCK_TOKENS < prompt:
+            raise UsageError(
+                f"{place}: {len(blocks)} hash_ids of {BLOCK_TOKENS} tokens do not make up {prompt} tokens."
+            )
+        if output:
+            rows.append(Row(arrival_s, prompt, output, blocks))
+        else:
+            left_out += 1
+    return rows, left_out
+
+
+def _harness(path: Path) -> tuple[list[Row], int]:
+    import pandas as pd
+
+    needed = ["phase", "scheduled_ns", "prompt_tokens", "output_tokens", "output_tokens_planned", "ok"]
+    try:
+        table = pd.read_parquet(path)
+        table = table.loc[(table["phase"] == "measured") & table["scheduled_ns"].notna(), needed]
+    except (OSError, ValueError, KeyError) as error:
+        raise UsageError(f"{path} is no requests.parquet of a recorded run ({error}).") from error
+    output = table["output_tokens_planned"].fillna(table["output_tokens"].where(table["ok"], 0))
+    ns = table["scheduled_ns"].astype("int64")
+    lengths = pd.DataFrame({"prompt": table["prompt_tokens"], "output": output}).reset_index(drop=True)
+    seconds = ((ns - ns.min()) / 1e9).reset_index(drop=True)
+    return _rows(path, lengths, seconds, "prompt", "output")
+
+
+_READERS: dict[str, Callable[[Path], tuple[list[Row], int]]] = {
+    "azure": _azure,
+    "burstgpt": _burstgpt,
+    "mooncake": _mooncake,
+    "harness": _harness,
+}
+
+
+def _csv(path: Path, columns: tuple[str, ...]) -> "pd.DataFrame":
+    import pandas as pd
+
+    try:
+        table = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise UsageError(f"{path} cannot be read as CSV ({first}).") from error
+    missing = [column for column in columns if column not in table.columns]
+    if missing:
+        raise UsageError(
+            f"{path} line 1: the column {missing[0]!r} is missing; there are {list(table.columns)}."
+        )
+    return table
+
+
+def _numbers(path: Path, table: "pd.DataFrame", column: str) -> "pd.Series":
+    import numpy as np
+    import pandas as pd
+
+    numbers = pd.to_numeric(table[column], errors="coerce").astype(float)
+    numbers = numbers.where(np.isfinite(numbers))
+    _refuse_missing(path, column, table[column], numbers)
+    return numbers
+
+
+def _refuse_missing(path: Path, column: str, texts: "pd.Series", values: "pd.Series") -> None:
+    wrong = values.isna().to_numpy().nonzero()[0]
+    if len(wrong):
+        text = texts.iloc[wrong[0]]
+        raise UsageError(f"{path} line {wrong[0] + 2}: {column} is {text!r}, which cannot be read.")
+
+
+def _rows(
+    path: Path, table: "pd.DataFrame", seconds: "pd.Series", prompt: str, output: str
+) -> tuple[list[Row], int]:
+    """Rows of a table; those without an answer are left out and counted."""
+    lengths: dict[str, Any] = {}
+    for column, least in ((prompt, 0), (output, 0)):
+        values = _numbers(path, table, column)
+        wrong = ((values < least) | (values % 1 != 0)).to_numpy().nonzero()[0]
+        if len(wrong):
+            text = table[column].iloc[wrong[0]]
+            raise UsageError(
+                f"{path} line {wrong[0] + 2}: {column} is {text!r}, which is no count of tokens."
+            )
+        lengths[column] = values.astype(int)
+    rows = [
+        Row(float(at), asked, answered)
+        for at, asked, answered in zip(seconds, lengths[prompt], lengths[output], strict=True)
+        if asked and answered
+    ]
+    return rows, len(table) - len(rows)
