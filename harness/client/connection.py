@@ -214,6 +214,7 @@ class Connection(asyncio.Protocol):
                 f"The answer is encoded ({encoding.decode('latin-1')[:40]}), and nobody asked for that."
             )
         exchange.headers_ns = self._now
+        exchange.status = status
         location = headers.get(b"location", b"")[:200]
         self._add(Kind.HEADERS, exchange.request, self._now, b"%d\n%b\n%b" % (status, kind[:100], location))
 

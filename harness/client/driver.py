@@ -10,11 +10,13 @@ from typing import Protocol
 from harness.client import counters as count
 from harness.client.exchange import Exchange
 from harness.client.journal import Journal, Kind
+from harness.client.retries import may_retry
 from harness.client.setup import Setup
 from harness.client.timeline import Timeline
 from harness.load.arrivals import ArrivalProcess
 
 _FLUSH_NS = 1_000_000_000
+OK = 200
 
 
 class Sender(Protocol):
@@ -166,33 +168,54 @@ class Driver:
         now = monotonic_ns()
         if exchange.over:
             return
-        if exchange.sent_ns == 0:  # still connecting, which has a limit of its own
-            self._timeline.call_at(now + self._limits.connect_ns, self._watch, exchange)
+        if exchange.was_sent and now >= exchange.spent_ns(self._limits):
+            self._sender().abandon(exchange)
+            self.failed(
+                exchange, "timeout_request", "The whole answer took longer than load.request_timeout_s."
+            )
+        elif (
+            exchange.sent_ns == 0
+        ):  # still connecting, which has a limit of its own, or waiting to be sent again
+            again_ns = now + self._limits.connect_ns
+            if exchange.was_sent:
+                again_ns = min(again_ns, exchange.spent_ns(self._limits))
+            self._timeline.call_at(again_ns, self._watch, exchange)
         elif now < (deadline := exchange.deadline_ns(self._limits)):
             self._timeline.call_at(deadline, self._watch, exchange)
         else:
             self._sender().abandon(exchange)
-            if now >= exchange.sent_ns + self._limits.request_ns:
-                self.failed(
-                    exchange, "timeout_request", "The whole answer took longer than load.request_timeout_s."
-                )
-            else:
-                self.failed(exchange, "timeout_token", "Nothing more arrived in time.")
+            self.failed(exchange, "timeout_token", "Nothing more arrived in time.")
 
     # How requests end
 
     def completed(self, exchange: Exchange, ns: int) -> None:
         """The response ended at `ns`."""
+        if exchange.status != OK and self._try_again(exchange, f"http_{exchange.status}"):
+            return
         self._ended(exchange, ns, b"".join(exchange.kept or ()))
 
     def failed(self, exchange: Exchange, kind: str, detail: str) -> None:
         """There will be no complete response."""
-        if exchange.over:
+        if exchange.over or self._try_again(exchange, kind):
             return
         now = monotonic_ns()
         self._journal.add(Kind.ERROR, exchange.request, now, f"{kind}\n{detail}".encode())
         self._counters[count.ERRORS] += 1
         self._ended(exchange, now, b"")
+
+    def _try_again(self, exchange: Exchange, kind: str) -> bool:
+        """Whether the request will be sent again after this error, in a while; it stays in flight until then."""
+        if exchange.retries >= self._limits.retries or not may_retry(kind):
+            return False
+        now = monotonic_ns()
+        self._journal.add(Kind.RETRY, exchange.request, now, kind.encode())
+        exchange.again()
+        self._timeline.call_at(now + self._limits.retry_wait_ns, self._send_again, exchange)
+        return True
+
+    def _send_again(self, exchange: Exchange) -> None:
+        if not exchange.over:
+            self._sender().send(exchange)
 
     def _ended(self, exchange: Exchange, ns: int, answer: bytes) -> None:
         exchange.over = True

@@ -9,9 +9,12 @@ class Exchange:
     payload: the whole HTTP request; None until a body that depends on earlier answers is there, and once
         done.
     launched: counted as in flight. kept: the answer's bytes, where a later turn needs them.
+    first_sent_ns: of a request that was sent again after an error, when it was sent first; else 0. retries: how
+        often that was. retried: it was sent again since nobody had read it, which is no error.
     """
 
     __slots__ = (
+        "first_sent_ns",
         "headers_ns",
         "kept",
         "last_read_ns",
@@ -21,9 +24,11 @@ class Exchange:
         "reads",
         "request",
         "retried",
+        "retries",
         "scheduled_ns",
         "sent_ns",
         "session",
+        "status",
         "turn",
     )
 
@@ -42,7 +47,27 @@ class Exchange:
         self.reads = 0
         self.launched = False
         self.retried = False
+        self.retries = 0
+        self.first_sent_ns = 0
+        self.status = 0
         self.over = False
+
+    def again(self) -> None:
+        """Forget the last try; the request will be sent once more."""
+        self.first_sent_ns = self.first_sent_ns or self.sent_ns
+        self.retries += 1
+        self.retried = False
+        self.sent_ns = self.headers_ns = self.last_read_ns = self.reads = self.status = 0
+        self.kept = None if self.kept is None else []
+
+    @property
+    def was_sent(self) -> bool:
+        """Whether it has been sent at all, in this try or an earlier one."""
+        return bool(self.first_sent_ns or self.sent_ns)
+
+    def spent_ns(self, limits: Limits) -> int:
+        """When the whole request has taken too long, all tries together."""
+        return (self.first_sent_ns or self.sent_ns) + limits.request_ns
 
     def deadline_ns(self, limits: Limits) -> int:
         """When patience ends, if nothing more arrives.
@@ -53,4 +78,4 @@ class Exchange:
         quiet = self.last_read_ns + limits.token_ns
         if self.reads < 2:
             quiet = max(quiet, self.sent_ns + limits.first_token_ns)
-        return min(quiet, self.sent_ns + limits.request_ns)
+        return min(quiet, self.spent_ns(limits))

@@ -16,6 +16,8 @@ class RawExchange:
     body: (ns, bytes) of each read that brought part of the body. failure: (kind, detail) as the client saw
         it.
     prompt_tokens: as sent, where the body was built from earlier answers.
+    retries: how often it was sent again after an error; sent_ns stays that of the first time, the rest is the
+        last try's.
     """
 
     request: int
@@ -29,6 +31,7 @@ class RawExchange:
     body: list[tuple[int, bytes]] = field(default_factory=list)
     failure: tuple[str, str] | None = None
     prompt_tokens: int | None = None
+    retries: int = 0
 
 
 def collect(entries: Iterable[tuple[int, int, int, bytes]]) -> list[RawExchange]:
@@ -65,7 +68,13 @@ def _note(exchange: RawExchange, kind: int, ns: int, payload: bytes) -> None:
     if kind == Kind.SCHEDULED:
         exchange.scheduled_ns = ns
     elif kind == Kind.SENT:
-        exchange.sent_ns = ns
+        if not exchange.retries or exchange.sent_ns is None:
+            exchange.sent_ns = ns
+    elif kind == Kind.RETRY:
+        exchange.retries += 1
+        exchange.headers_ns = exchange.status = None
+        exchange.content_type = exchange.location = ""
+        exchange.body = []
     elif kind == Kind.HEADERS:
         status, content_type, location = payload.decode("latin-1").split("\n", 2)
         exchange.headers_ns, exchange.status = ns, int(status)

@@ -30,6 +30,7 @@ class Kind(IntEnum):
     END = 5  # the response is complete
     ERROR = 6  # payload: kind, detail, one a line
     PROMPT = 7  # payload: prompt length in tokens as sent (real history)
+    RETRY = 8  # what came so far is void, the request will be sent again; payload: kind of error
 
 
 class Journal:

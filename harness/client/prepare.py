@@ -178,4 +178,6 @@ def _limits(load: LoadOptions, measured: bool) -> Limits:
         drain_ns=ns(load.drain_s),
         duration_ns=ns(load.bound_s) if measured and load.bound_s is not None else None,
         cap=load.concurrency if load.open_loop else None,
+        retries=load.retries,
+        retry_wait_ns=ns(load.retry_wait_s),
     )

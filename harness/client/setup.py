@@ -38,6 +38,8 @@ class Limits:
     drain_ns: int
     duration_ns: int | None
     cap: int | None
+    retries: int = 0
+    retry_wait_ns: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -80,6 +80,7 @@ def _row(outcome: Outcome, request: PlannedRequest, phase: str, count: TokenCoun
         "finish_reason": outcome.finish_reason,
         "events": len(events),
         "reads": outcome.reads,
+        "retries": raw.retries,
         "unexpected": outcome.unexpected,
         "unexpected_sample": outcome.unexpected_sample and outcome.unexpected_sample[:SAMPLE_CHARACTERS],
         "text": outcome.text,

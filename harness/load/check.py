@@ -52,7 +52,7 @@ def check_load(load: LoadOptions) -> None:
         )
     if load.duration_s is not None and not load.duration_s > 0:
         raise UsageError(f"load.duration_s={load.duration_s} is no duration. Give seconds above 0, or null.")
-    for key in ("drain_s", "warmup"):
+    for key in ("drain_s", "warmup", "retries", "retry_wait_s"):
         if getattr(load, key) < 0:
             raise UsageError(f"load.{key}={getattr(load, key)} is negative. Give 0 or more.")
     for key in _TIMEOUTS:

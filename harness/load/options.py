@@ -30,6 +30,8 @@ class LoadOptions:
     warmup: requests sent before the measurement, with prompts that are not in it.
     connect_timeout_s, first_token_timeout_s, token_timeout_s, request_timeout_s: limits by phase of a
         request.
+    retries: how often a request that was refused (429, 5xx, no connection) is sent again, retry_wait_s after
+        that; it keeps its `scheduled` and its first `sent`, so it never looks fast.
     """
 
     name: str = MISSING
@@ -43,6 +45,8 @@ class LoadOptions:
     first_token_timeout_s: float = MISSING
     token_timeout_s: float = MISSING
     request_timeout_s: float = MISSING
+    retries: int = MISSING
+    retry_wait_s: float = MISSING
 
     @property
     def open_loop(self) -> bool:

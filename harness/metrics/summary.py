@@ -45,10 +45,18 @@ def summarise(
 
 
 def count_requests(scheduled: pd.DataFrame) -> dict[str, Any]:
-    """`ok`, and `errors` by kind (the most frequent first)."""
+    """`ok`, `errors` by kind (the most frequent first), and `retried`: requests sent again after an error."""
     ok = succeeded(scheduled)
     kinds = scheduled.loc[~ok, "error"].fillna("unknown").value_counts()
-    return {"ok": int(ok.sum()), "errors": {str(kind): int(count) for kind, count in kinds.items()}}
+    errors = {str(kind): int(count) for kind, count in kinds.items()}
+    return {"ok": int(ok.sum()), "errors": errors, "retried": int(retried(scheduled).sum())}
+
+
+def retried(requests: pd.DataFrame) -> "pd.Series[bool]":
+    """Which rows were sent more than once; none in a record older than the column."""
+    if "retries" not in requests:
+        return pd.Series(False, index=requests.index)
+    return requests["retries"].fillna(0) > 0
 
 
 def gaps_in_window(requests: pd.DataFrame, events: pd.DataFrame, window: Window) -> pd.DataFrame:

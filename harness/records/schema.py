@@ -60,6 +60,7 @@ REQUEST_COLUMNS = {
     "finish_reason": "string",
     "events": "int64",  # stream events that carried text or ids
     "reads": "int64",  # socket reads that completed at least one such event
+    "retries": "Int64",  # times it was sent again after an error (load.retries); sent_ns is the first time's
     "unexpected": "int64",  # stream events nobody expected, kept in `unexpected_sample`
     "unexpected_sample": "string",  # the first of them, at most 500 characters
     "text": "string",  # what was generated

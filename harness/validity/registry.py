@@ -14,11 +14,14 @@ from harness.validity.run_checks import (
     WARMUP_ERRORS,
     WARMUP_OVERLAP,
 )
+from harness.validity.sample_checks import EVENTS_PER_READ, NO_RETRIES, TAIL_SAMPLES
 from harness.validity.token_checks import OUTPUT_LENGTHS, PROMPT_LENGTHS, TOKEN_COUNTS
 
 CHECKS: tuple[Check, ...] = (
     NO_ERRORS,
+    NO_RETRIES,
     ENOUGH_REQUESTS,
+    TAIL_SAMPLES,
     ENGINE_ALIVE,
     OUTPUT_LENGTHS,
     TOKEN_COUNTS,
@@ -31,6 +34,7 @@ CHECKS: tuple[Check, ...] = (
     ACHIEVED_RATE,
     CLIENT_CPU,
     EVENT_LOOP_LAG,
+    EVENTS_PER_READ,
     MEMORY_SAMPLES,
 )
 

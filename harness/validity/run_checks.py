@@ -153,7 +153,8 @@ FOREIGN_CACHE_HITS = Check(
     spoils=("ttft_ms", "ttft_from_send_ms", "e2e_ms"),
     limit=0.01,
     unit="of prompt tokens came from outside the plan",
-    advice="Something asked the same prompts before: restart the server, or change the seed.",
+    advice="The same prompts were asked before (an earlier repeat on a server that kept its cache, or the warm-up): "
+    "restart the server before each run, or take another seed for each.",
     measure=_foreign_cache_hits,
 )
 STEADY_STATE = Check(

@@ -32,7 +32,7 @@ def test_one_run_is_recorded_whole(server: ScriptedServer, tmp_path: Path):
     assert record["config"]["workload"]["name"] == "rag"
     assert record["fingerprint"]["plan_sha256"]
     summary = record["summary"]
-    assert summary["requests"] == {"ok": 6, "errors": {}}
+    assert summary["requests"] == {"ok": 6, "errors": {}, "retried": 0}
     for metric in ("ttft_ms", "ttft_from_send_ms", "tpot_ms", "itl_ms", "e2e_ms"):
         assert {"mean", "p50", "p90", "p95", "p99"} <= set(summary[metric])
     # The scripted server's known schedule: never earlier than it sent.
@@ -176,7 +176,7 @@ def test_a_server_where_nothing_succeeds_is_a_failed_run(server: ScriptedServer,
     assert done.status == 1
     (record,) = records(tmp_path / "results")
     assert record["status"] == "failed"
-    assert record["summary"]["requests"] == {"ok": 0, "errors": {"stream_error": 6}}
+    assert record["summary"]["requests"] == {"ok": 0, "errors": {"stream_error": 6}, "retried": 0}
     assert "stream_error" in record["reason"]
 
 

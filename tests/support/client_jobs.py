@@ -54,6 +54,8 @@ def load(**changes: Any) -> LoadOptions:
         first_token_timeout_s=20.0,
         token_timeout_s=20.0,
         request_timeout_s=60.0,
+        retries=0,
+        retry_wait_s=0.01,
         **({"ramp_s": 0.0} if kind is ClosedOptions else {}),
     )
     return replace(options, **changes)

@@ -168,6 +168,7 @@ def _request(
         "finish_reason": None if kind else "length",
         "events": len(arrivals),
         "reads": len(arrivals),
+        "retries": 0,
         "unexpected": 0,
         "unexpected_sample": None,
         "text": "word " * len(arrivals),

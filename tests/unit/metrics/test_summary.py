@@ -27,7 +27,7 @@ def test_a_constant_schedule_gives_its_own_constants():
     window_s = 25 * 0.3801
     assert found["output_tokens_per_s"] == pytest.approx(1600 / window_s)
     assert found["requests_per_s"] == pytest.approx(100 / window_s)
-    assert found["requests"] == {"ok": 100, "errors": {}}
+    assert found["requests"] == {"ok": 100, "errors": {}, "retried": 0}
 
 
 def test_p99_of_requests_is_blank_below_a_hundred_and_that_of_gaps_counts_gaps():
@@ -52,7 +52,7 @@ def test_warm_up_is_in_no_figure():
 
 def test_errors_are_counted_by_kind_and_enter_no_latency():
     found = summary_of(Schedule(requests=20, errors={2: "timeout", 5: "timeout", 9: "http_429"}))
-    assert found["requests"] == {"ok": 17, "errors": {"timeout": 2, "http_429": 1}}
+    assert found["requests"] == {"ok": 17, "errors": {"timeout": 2, "http_429": 1}, "retried": 0}
     assert found["ttft_ms"]["samples"] == found["e2e_ms"]["samples"] == 17
     assert found["itl_ms"]["samples"] == 17 * 15
 

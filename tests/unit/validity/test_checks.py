@@ -42,7 +42,8 @@ def test_a_sound_run_passes_every_check_that_can_be_evaluated():
     assert window is not None
     entries = evaluate(evidence_of(requests, events, telemetry, window))
     assert [entry["check"] for entry in entries if entry["ok"] is False] == []
-    assert [entry["check"] for entry in entries if entry["ok"] is None] == ["schedule_lag", "achieved_rate"]
+    unasked = ["tail_samples", "schedule_lag", "achieved_rate"]
+    assert [entry["check"] for entry in entries if entry["ok"] is None] == unasked
 
 
 def test_what_cannot_be_evaluated_says_why():
@@ -65,7 +66,10 @@ def test_declarations_are_complete_and_their_names_unique():
     requests, events, telemetry = tables(Schedule())
     summary = summarise(requests, events, telemetry, Window(START, START + 1000 * MS, "time"), None)
     memory = {f"memory.{name}" for name in summary["memory"]}
-    assert summary_keys <= set(summary) | memory
+    tails = {
+        f"{name}.p99" for name, figure in summary.items() if isinstance(figure, dict) and "p99" in figure
+    }
+    assert summary_keys <= set(summary) | memory | tails
 
 
 @pytest.mark.parametrize("errors, ok", [({}, True), ({3: "timeout"}, False)])
@@ -132,6 +136,36 @@ def test_achieved_rate(stretch: float, never_sent: int, ok: bool):
 
 def test_achieved_rate_is_not_asked_of_a_closed_loop():
     assert verdict("achieved_rate")["ok"] is None
+
+
+@pytest.mark.parametrize("requests, ok", [(99, None), (100, False), (299, False), (300, True)])
+def test_tail_samples(requests: int, ok: bool | None):
+    assert verdict("tail_samples", Schedule(requests=requests, tokens=2))["ok"] is ok
+
+
+@pytest.mark.parametrize("reads, ok", [(16, True), (13, True), (12, False), (1, False)])
+def test_events_per_read(reads: int, ok: bool):
+    """Sixteen events a request."""
+    assert verdict("events_per_read", edit=every_measured("reads", reads))["ok"] is ok
+
+
+def test_no_retries():
+    assert verdict("no_retries")["ok"] is True
+    assert verdict("no_retries", edit=measured_rows("retries", lambda old: 1, 6))["value"] == 0.25
+    assert verdict("no_retries", edit=measured_rows("retries", lambda old: 1, 1))["ok"] is False
+
+
+def test_a_record_older_than_retries_is_not_judged():
+    def older(requests: pd.DataFrame, events: pd.DataFrame, telemetry: pd.DataFrame) -> None:
+        del requests["retries"]
+
+    assert verdict("no_retries", edit=older)["ok"] is None
+
+
+def test_a_second_run_on_a_server_that_kept_its_cache():
+    """The same plan again: the server finds every prompt, though the plan shares nothing within itself."""
+    found = verdict("foreign_cache_hits", edit=measured_rows("cached_tokens", lambda old: 288, 24))
+    assert found["ok"] is False and found["value"] == pytest.approx(0.96) and "repeat" in found["advice"]
 
 
 def test_output_lengths():
