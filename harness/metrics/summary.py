@@ -7,7 +7,7 @@ import pandas as pd
 from harness.metrics.latency import event_gaps, latencies, measured, succeeded
 from harness.metrics.percentiles import describe
 from harness.metrics.resources import energy_summary, engine_cores, memory_summary, prefix_cache_summary
-from harness.metrics.slo import SloOptions
+from harness.metrics.slo import SloOptions, judge_percentiles
 from harness.metrics.throughput import goodput, output_tokens_per_s, requests_per_s, steady_tokens_per_s
 from harness.metrics.window import Window
 
@@ -34,6 +34,7 @@ def summarise(
     summary["steady_output_tokens_per_s"] = steady_tokens_per_s(requests, events, window)
     summary["requests_per_s"] = requests_per_s(requests, window)
     summary.update(goodput(requests, window, slo))
+    summary["slo_percentiles"] = judge_percentiles(scheduled, slo)
     summary["requests"] = count_requests(scheduled)
     summary["memory"] = memory_summary(telemetry, window)
     summary["prefix_cache"] = prefix_cache_summary(telemetry, window)

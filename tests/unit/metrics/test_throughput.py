@@ -11,11 +11,12 @@ from harness.metrics.throughput import (
     tokens_over_time,
 )
 from harness.metrics.window import Window, measured_window
+from tests.support.slo_limits import slo as limits
 from tests.support.synthetic_runs import MS, START, Schedule, tables
 
 
 def slo(ttft: float | None = None, tpot: float | None = None, e2e: float | None = None) -> SloOptions:
-    return SloOptions(name="test", ttft_ms=ttft, tpot_ms=tpot, e2e_ms=e2e)
+    return limits(ttft_ms=ttft, tpot_ms=tpot, e2e_ms=e2e)
 
 
 def test_tokens_are_counted_where_they_arrive_and_not_where_their_request_began():
