@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from backends.base import Backend
+from harness.calibrate.kept import kept_capacity
 from harness.client import Measurement
 from harness.config import Config
 from harness.core.errors import RecordError
@@ -77,6 +78,7 @@ def build_record(
             event_loop_lag_ms=measurement.client.get("lag_p99_ms"),
             engine_alive=findings.engine_alive if config.backend.base_url is None else None,
             shareable_prompt_tokens=_shareable_tokens(prepared.plan, requests),
+            client_capacity=kept_capacity(),
         )
         validity = evaluate(evidence)
     marks = fingerprint(prepared.plan, prepared.model, prepared.backend.versions(), prepared.cores)

@@ -21,6 +21,7 @@ from harness.client import ClientJob, Measurement, measure
 from harness.core.errors import HarnessError
 from harness.core.requests import PlannedRequest
 from harness.load.options import ClosedOptions, LoadOptions, PoissonOptions
+from harness.metrics.peaks import most_at_once
 
 _KINDS = {"closed": ClosedOptions, "poisson": PoissonOptions}
 _BUSY_SERVER = 0.9  # of a core
@@ -182,11 +183,3 @@ def usual_rate(instants_ns: np.ndarray, part_s: float = 0.2) -> float:
     counts = np.bincount((since / part_s).astype(int))
     inner = counts[1:-1] if len(counts) > 2 else counts
     return float(np.median(inner) / part_s)
-
-
-def most_at_once(starts_ns: np.ndarray, ends_ns: np.ndarray) -> int:
-    """The most requests under way at the same time; one that starts as another ends counts beside it."""
-    instants = np.concatenate([starts_ns, ends_ns]).astype("int64")
-    steps = np.concatenate([np.ones(len(starts_ns), dtype=int), -np.ones(len(ends_ns), dtype=int)])
-    order = np.lexsort((-steps, instants))
-    return int(np.cumsum(steps[order]).max(initial=0))

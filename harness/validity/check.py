@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from harness.calibrate.kept import Capacity
 from harness.metrics.window import Window
 
 
@@ -18,7 +19,8 @@ class Evidence:
     client_cpu_share: CPU of the measuring process as a share of one core, over the window.
     event_loop_lag_ms: p99 of how late its event loop woke up. engine_alive: it still answered when the
     window had closed (None: somebody else's server was not asked). shareable_prompt_tokens: prompt tokens
-    that the plan itself lets a prefix cache find (`prefixes.shareable_tokens`).
+    that the plan itself lets a prefix cache find (`prefixes.shareable_tokens`). client_capacity: what a
+    calibration of this machine found, None where there was none.
     """
 
     requests: pd.DataFrame
@@ -30,6 +32,7 @@ class Evidence:
     event_loop_lag_ms: float | None = None
     engine_alive: bool | None = None
     shareable_prompt_tokens: int | None = None
+    client_capacity: Capacity | None = None
 
 
 @dataclass(frozen=True, slots=True)

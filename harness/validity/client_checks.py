@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from harness.metrics.latency import latencies
+from harness.metrics.latency import latencies, measured
+from harness.metrics.peaks import busiest_second, most_at_once
 from harness.validity.check import Check, Evidence, Outcome, not_known
 
 _LATENCIES = ("ttft_ms", "e2e_ms", "ttft_from_send_ms")
@@ -51,6 +52,19 @@ def _achieved_rate(evidence: Evidence, limit: float) -> Outcome:
     return Outcome(share >= limit, share)
 
 
+def _client_capacity(evidence: Evidence, limit: float) -> Outcome:
+    if evidence.client_capacity is None:
+        return not_known("This machine was not calibrated. Type: python -m harness.calibrate")
+    rows = evidence.window.requests(evidence.requests)
+    rows = rows[rows["sent_ns"].notna() & rows["end_ns"].notna()]
+    if rows.empty:
+        return not_known("No request was measured.")
+    arrivals = measured(evidence.events)["ns"].to_numpy()
+    streams = most_at_once(rows["sent_ns"].to_numpy(), rows["end_ns"].to_numpy())
+    share = evidence.client_capacity.used(busiest_second(arrivals), streams)
+    return Outcome(share <= limit, share)
+
+
 SCHEDULE_LAG = Check(
     name="schedule_lag",
     title="Requests left on time",
@@ -90,4 +104,14 @@ ACHIEVED_RATE = Check(
     unit="of the offered rate",
     advice="Fewer requests left than were asked for: raise or remove load.concurrency, or lower load.rate.",
     measure=_achieved_rate,
+)
+CLIENT_CAPACITY = Check(
+    name="client_capacity",
+    title="Within what the client measures exactly",
+    problem="more than the client measures exactly",
+    spoils=(*_LATENCIES, "tpot_ms", "itl_ms"),
+    limit=1.0,
+    unit="of what this client measures exactly here",
+    advice="Lower the load, or calibrate again on a quiet machine: python -m harness.calibrate.",
+    measure=_client_capacity,
 )

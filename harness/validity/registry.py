@@ -3,7 +3,13 @@
 from typing import Any
 
 from harness.validity.check import Check, Evidence
-from harness.validity.client_checks import ACHIEVED_RATE, CLIENT_CPU, EVENT_LOOP_LAG, SCHEDULE_LAG
+from harness.validity.client_checks import (
+    ACHIEVED_RATE,
+    CLIENT_CAPACITY,
+    CLIENT_CPU,
+    EVENT_LOOP_LAG,
+    SCHEDULE_LAG,
+)
 from harness.validity.run_checks import (
     ENGINE_ALIVE,
     ENOUGH_REQUESTS,
@@ -32,6 +38,7 @@ CHECKS: tuple[Check, ...] = (
     STEADY_STATE,
     SCHEDULE_LAG,
     ACHIEVED_RATE,
+    CLIENT_CAPACITY,
     CLIENT_CPU,
     EVENT_LOOP_LAG,
     EVENTS_PER_READ,

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from harness.calibrate.kept import Capacity
 from harness.metrics.summary import summarise
 from harness.metrics.window import Window, measured_window
 from harness.records.frames import typed
@@ -128,6 +129,7 @@ def evidence_of(
         "event_loop_lag_ms": 0.7,
         "engine_alive": True,
         "shareable_prompt_tokens": 0,
+        "client_capacity": Capacity(10_000.0, "client", 64, "client"),
     }
     return Evidence(**(values | changes))
 

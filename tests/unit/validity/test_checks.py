@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from harness.calibrate.kept import Capacity
 from harness.metrics.window import Window, measured_window
 from harness.validity import CHECKS, Evidence, evaluate
 from tests.support.synthetic_runs import MS, START, Schedule, evidence_of, tables
@@ -110,6 +111,23 @@ def test_schedule_lag_is_not_asked_of_a_closed_loop():
 @pytest.mark.parametrize("share, ok", [(0.8, True), (0.81, False), (None, None)])
 def test_client_cpu(share: float | None, ok: bool | None):
     assert verdict("client_cpu", client_cpu_share=share)["ok"] is ok
+
+
+@pytest.mark.parametrize(
+    "capacity, share, ok",
+    [
+        (Capacity(400.0, "client", 8, "client"), 0.5, True),  # 4 of 8 streams
+        (Capacity(10**6, "client", 3, "client"), 4 / 3, False),
+        (Capacity(20.0, "client", 100, "client"), None, False),  # by its tokens per second
+        (None, None, None),
+    ],
+)
+def test_client_capacity(capacity: Capacity | None, share: float | None, ok: bool | None):
+    found = verdict("client_capacity", Schedule(slots=4), client_capacity=capacity)
+    assert found["ok"] is ok
+    if share is not None:
+        assert found["value"] == pytest.approx(share)
+    assert capacity is not None or "python -m harness.calibrate" in found["why"]
 
 
 @pytest.mark.parametrize("lag, ok", [(10.0, True), (10.1, False), (None, None)])
