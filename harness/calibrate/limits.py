@@ -67,6 +67,7 @@ def rate_load(tokens_per_s: float, seconds: float, streams: int = 64) -> Load:
         requests=max(streams, round(streams * seconds / 0.25)),
         tokens=tokens,
         itl_us=itl_us,
+        ttft_us=itl_us,
         options={"concurrency": streams},
     )
 
