@@ -22,9 +22,11 @@ from harness.client.bodies import request_bytes
 from harness.client.driver import Driver
 from harness.client.history_link import HistoryLink
 from harness.client.journal import Journal, Kind
+from harness.client.permits import OwnPermits, SharedPermits
 from harness.client.pool import Pool
 from harness.client.priority import go_first
 from harness.client.setup import Setup, receive_setup
+from harness.client.share import Share
 from harness.client.timeline import Timeline
 from harness.client.vitals import Vitals
 from harness.load.arrivals import arrival_process
@@ -49,26 +51,33 @@ def main() -> None:
     except OSError:  # a full disk; the status says so, since nothing else can
         sys.exit(os.EX_IOERR)
     counters.values[count.STATE] = count.STATES.index("done")
+    if result["failure"] is not None:  # other workers are not to go on alone
+        sys.exit(os.EX_SOFTWARE)
 
 
-def _payloads(setup: Setup) -> list[bytes | None]:
+def _payloads(setup: Setup) -> dict[int, bytes | None]:
     head = setup.head.encode("latin-1")
     bodies = Path(setup.bodies).read_bytes()
-    turns = {turn.request: turn for session in setup.sessions for turn in session}
-    return [
-        request_bytes(head, bodies[turn.offset : turn.offset + turn.length], turn.name)
+    return {
+        turn.request: request_bytes(head, bodies[turn.offset : turn.offset + turn.length], turn.name)
         if turn.length
         else None
-        for turn in (turns[number] for number in range(len(turns)))
-    ]
+        for session in setup.sessions
+        for turn in session
+    }
 
 
 async def _measure(setup: Setup, journal: Journal, counters: memoryview) -> dict[str, Any]:
     loop = asyncio.get_running_loop()
     timeline = Timeline(loop)
     vitals = Vitals(timeline)
-    arrival = arrival_process(**setup.arrival)
-    driver = Driver(setup, arrival, _payloads(setup), timeline, journal, counters, vitals.stop)
+    whole = arrival_process(**setup.arrival)
+    opens_s = whole.wait(0.0, 0, 0) or 0.0  # the window opens when the first session is due, whoever's it is
+    arrival = Share(whole, setup.worker, setup.workers) if setup.workers > 1 else whole
+    permits = SharedPermits(setup.permits) if setup.permits else OwnPermits(setup.limits.cap)
+    driver = Driver(
+        setup, arrival, _payloads(setup), timeline, journal, counters, vitals.stop, permits, opens_s
+    )
     pool = Pool(setup, journal, counters, driver)
     driver.sender = pool
     stopped = _heed_stop(loop, driver)
@@ -77,9 +86,10 @@ async def _measure(setup: Setup, journal: Journal, counters: memoryview) -> dict
     await pool.prepare()
     ready = pool.opened
     first = go_first()
+    start_ns = await _common_start(counters, stopped) if setup.workers > 1 else None
     vitals.start()
     if not (stopped or mistakes):
-        await driver.run()
+        await driver.run(start_ns)
     vitals.stop()
     await pool.close()
     if link is not None:
@@ -97,6 +107,14 @@ async def _measure(setup: Setup, journal: Journal, counters: memoryview) -> dict
         "connections_closed_idle": pool.closed_idle,
         "reconnects": pool.reconnects,
     }
+
+
+async def _common_start(counters: memoryview, stopped: list[str]) -> int | None:
+    """Say that all is ready, and wait for the instant at which all workers begin; None if none comes."""
+    counters[count.READY] = 1
+    while not (counters[count.START_AT_NS] or stopped):
+        await asyncio.sleep(0.002)
+    return counters[count.START_AT_NS] or None
 
 
 async def _start_history(setup: Setup, driver: Driver, journal: Journal) -> HistoryLink | None:

@@ -8,7 +8,7 @@ import mmap
 import os
 
 STATES = ("starting", "running", "draining", "done")
-STATE, STARTED_NS, SENT, FINISHED, ERRORS, IN_FLIGHT, CHUNKS = range(7)
+STATE, STARTED_NS, SENT, FINISHED, ERRORS, IN_FLIGHT, CHUNKS, READY, START_AT_NS = range(9)
 _BYTES = 4096
 
 
@@ -20,7 +20,8 @@ def create_counters() -> int:
 
 
 class Counters:
-    """The counters behind a descriptor, unsigned 64-bit numbers. One process writes `values`."""
+    """The counters behind a descriptor, unsigned 64-bit numbers. The measuring process writes `values`; START_AT_NS
+    alone is written by the harness, where several workers start together."""
 
     def __init__(self, fd: int) -> None:
         self._memory = mmap.mmap(fd, _BYTES)

@@ -10,6 +10,7 @@ from typing import Protocol
 from harness.client import counters as count
 from harness.client.exchange import Exchange
 from harness.client.journal import Journal, Kind
+from harness.client.permits import Permits
 from harness.client.retries import may_retry
 from harness.client.setup import Setup
 from harness.client.timeline import Timeline
@@ -40,11 +41,13 @@ class Driver:
         self,
         setup: Setup,
         arrival: ArrivalProcess,
-        payloads: list[bytes | None],
+        payloads: dict[int, bytes | None],
         timeline: Timeline,
         journal: Journal,
         counters: memoryview,
         on_window_end: Callable[[], None],
+        permits: Permits,
+        opens_s: float,
     ) -> None:
         self._sessions = setup.sessions
         self._limits = setup.limits
@@ -54,6 +57,8 @@ class Driver:
         self._journal = journal
         self._counters = counters
         self._on_window_end = on_window_end
+        self._permits = permits
+        self._opens_s = opens_s
         self.sender: Sender | None = None
         self.answered: Callable[[int, bytes], None] | None = None
         self._live: dict[int, Exchange] = {}  # scheduled and not over
@@ -70,17 +75,22 @@ class Driver:
         self.start_ns = 0
         self.end_ns: int | None = None  # of a window bounded by time
 
-    async def run(self) -> None:
-        """Drive the load to its end. What was asked for is then in the journal, whichever way it ended."""
-        self.start_ns = now = monotonic_ns()
+    async def run(self, start_ns: int | None = None) -> None:
+        """Drive the load to its end. What was asked for is then in the journal, whichever way it ended.
+
+        start_ns: when it begins, None for now.
+        """
+        self.start_ns = now = start_ns or monotonic_ns()
         self._counters[count.STARTED_NS] = now
         self._counters[count.STATE] = count.STATES.index("running")
         self._timeline.call_at(now + _FLUSH_NS, self._flush)
         if self._limits.duration_ns is not None:
-            first_s = self._arrival.wait(0.0, 0, 0) or 0.0  # the window opens when the first session is due
-            close_ns = now + round(first_s * 1e9) + self._limits.duration_ns
+            close_ns = now + round(self._opens_s * 1e9) + self._limits.duration_ns
             self._timeline.call_at(close_ns, self._close, close_ns)
-        self._start_sessions(now)
+        if start_ns is None:
+            self._start_sessions(now)
+        else:
+            self._timeline.call_at(now, self._start_sessions, now)
         self._end_if_idle()
         await self._over
 
@@ -149,10 +159,15 @@ class Driver:
     def _admit(self, exchange: Exchange) -> None:
         if exchange.payload is None:
             self.failed(exchange, "no_history", "There is no earlier answer to build this turn on.")
-        elif self._limits.cap is not None and self._in_flight >= self._limits.cap:
-            self._queue.append(exchange)
         else:
-            self._send(exchange)
+            self._queue.append(exchange)
+            self._send_queued()
+
+    def _send_queued(self) -> None:
+        """Send what waits for a permit, in order, as far as there are any."""
+        while self._queue and self._permits.take():
+            self._send(self._queue.popleft())
+        self._permits.call_when_free(self._send_queued if self._queue else None)
 
     def _send(self, exchange: Exchange) -> None:
         exchange.launched = True
@@ -225,12 +240,13 @@ class Driver:
         self._counters[count.FINISHED] += 1
         if exchange.launched:
             self._in_flight -= 1
+            self._permits.give()
             self._counters[count.IN_FLIGHT] = self._in_flight
         if feeds and self.answered is not None and not self._closed:
             self.answered(exchange.request, answer)
         self._follow(exchange, ns)
-        while self._queue and self._limits.cap is not None and self._in_flight < self._limits.cap:
-            self._send(self._queue.popleft())
+        if self._queue:
+            self._send_queued()
         self._end_if_idle()
 
     def _follow(self, exchange: Exchange, ns: int) -> None:

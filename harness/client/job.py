@@ -29,7 +29,8 @@ class ClientJob:
     seed: of the arrival process.
     tokenizer_folder: holds tokenizer.json, for counting what the server does not tell.
     spool: folder for the raw record; made if missing, removed by the caller.
-    cpus: cores the client is pinned to, None for no pinning.
+    cpus: cores the client is pinned to, None for no pinning. workers: processes that share the load, each on a
+        core of its own where there are enough.
     """
 
     endpoint: Endpoint
@@ -45,6 +46,7 @@ class ClientJob:
     seed: int = 0
     cpus: tuple[int, ...] | None = None
     temperature: float = 0.0
+    workers: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,8 @@ class Measurement:
     stopped_early: interrupted, told to stop, or the client process died; what came before is here.
     interrupted: by Ctrl-C or SIGTERM, even if everything had been measured by then.
     client: the client's own cost: `cpu_s` and `cpu_share` of one core inside the window, `lag_max_ms` and
-        `lag_p99_ms` of its event loop, `reconnects` and more. `failure` says why where it died.
+        `lag_p99_ms` of its event loop, `reconnects` and more. `failure` says why where it died. Of several
+        workers: sums, and the worst one's shares and lags; each one's own in `each_worker`.
     """
 
     requests: pandas.DataFrame

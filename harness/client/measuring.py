@@ -1,32 +1,24 @@
 """Runs the measuring client and turns what it recorded into tables: the room's one entrance."""
 
-import contextlib
 import dataclasses
-import os
-import subprocess
-import sys
-import time
+import heapq
 from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-import orjson
-
-import harness
-from harness.client import counters as count
 from harness.client.exchanges import RawExchange, stored_exchanges
+from harness.client.fanout import split_setup
 from harness.client.job import ClientJob, Measurement, Progress
+from harness.client.merging import merged_result
 from harness.client.outcome import Outcome, outcome_of
 from harness.client.prepare import Prepared, prepare
-from harness.client.setup import Setup, send_setup
 from harness.client.tables import tables
+from harness.client.workers import Worker, run_workers
 from harness.core.errors import HarnessError
 from harness.core.interrupts import held_back
 from harness.core.secrets import hidden, secrets_of
 from harness.core.tokenizer import Tokenizer
-
-_POLL_S = 0.1
-_PATIENCE_S = 30.0  # for a client that was told to stop; it needs the time to write what it holds
 
 
 def measure(
@@ -34,7 +26,7 @@ def measure(
     on_progress: Callable[[Progress], None],
     keep_going: Callable[[], bool] = lambda: True,
 ) -> Measurement:
-    """Drive one phase of load in a process of its own and return what it measured.
+    """Drive one phase of load in a process of its own, or several, and return what it measured.
 
     `on_progress` and `keep_going` are called about ten times a second in this process. Ctrl-C, SIGTERM, or
     `keep_going` that says no ends the run early; what was measured until then is returned with
@@ -42,21 +34,26 @@ def measure(
     the client process did not run.
     """
     prepared = prepare(job)
+    setups = split_setup(prepared.setup, job.workers, job.load.concurrency)
     with held_back() as signals:
-        fd = count.create_counters()
-        try:
-            ended, interrupted = _run(prepared, fd, on_progress, lambda: not signals and keep_going())
-        finally:
-            os.close(fd)
+        workers, interrupted = run_workers(
+            setups,
+            prepared.log,
+            prepared.setup.limits.cap,
+            prepared.total,
+            on_progress,
+            lambda: not signals and keep_going(),
+        )
         interrupted = interrupted or bool(signals)
-        measurement = _measurement(job, prepared, ended, interrupted)
+        measurement = _measurement(job, prepared, workers, interrupted)
         return dataclasses.replace(measurement, interrupted=interrupted or bool(signals))
 
 
-def _measurement(job: ClientJob, prepared: Prepared, ended: int, interrupted: bool) -> Measurement:
-    """What the client left on disk, as tables."""
-    result = _result(Path(prepared.setup.result))
-    exchanges = stored_exchanges(Path(prepared.setup.journal))
+def _measurement(job: ClientJob, prepared: Prepared, workers: list[Worker], interrupted: bool) -> Measurement:
+    """What the workers left on disk, as the tables that one of them would have left."""
+    result = merged_result([worker.result() for worker in workers])
+    journals = [stored_exchanges(Path(worker.setup.journal)) for worker in workers]
+    exchanges = heapq.merge(*journals, key=attrgetter("request"))
     span = _Span()
     secrets = secrets_of(job.endpoint.headers)
     requests, events = tables(
@@ -65,7 +62,8 @@ def _measurement(job: ClientJob, prepared: Prepared, ended: int, interrupted: bo
         job.phase,
         Tokenizer.from_folder(job.tokenizer_folder),
     )
-    failure = result.get("failure") or (None if ended == 0 or interrupted else _last_words(prepared, ended))
+    failures = (worker.failure(interrupted) for worker in workers)
+    failure = next((told for told in failures if told is not None), None)
     if failure is not None and requests.empty:
         raise HarnessError(f"The measuring client did not run: {failure}")
     start_ns, end_ns = span.window(result)
@@ -78,98 +76,6 @@ def _measurement(job: ClientJob, prepared: Prepared, ended: int, interrupted: bo
         client={key: value for key, value in result.items() if key not in ("start_ns", "end_ns", "stopped")}
         | {"failure": failure},
     )
-
-
-def _run(
-    prepared: Prepared, fd: int, on_progress: Callable[[Progress], None], keep_going: Callable[[], bool]
-) -> tuple[int, bool]:
-    """Start the client, follow it to its end; return its exit code and whether an interruption ended it."""
-    counters = count.Counters(fd)
-    root = str(Path(harness.__path__[0]).parent)
-    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-    setup = prepared.setup.with_counters(fd)
-    with prepared.log.open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "harness.client"],
-            stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=log,
-            pass_fds=(fd,),
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-            start_new_session=True,  # Ctrl-C reaches the harness, which then tells the client
-        )
-    interrupted = False
-    try:
-        _follow(process, setup, counters.values, prepared.total, on_progress, keep_going)
-    except KeyboardInterrupt:
-        interrupted = True
-    finally:
-        _end(process)
-        counters.close()
-    return process.returncode, interrupted
-
-
-def _follow(
-    process: subprocess.Popen[bytes],
-    setup: Setup,
-    counters: memoryview,
-    total: int,
-    on_progress: Callable[[Progress], None],
-    keep_going: Callable[[], bool],
-) -> None:
-    try:
-        send_setup(setup, _pipe(process))
-    except BrokenPipeError:
-        return  # it died; its exit code and its log tell why
-    while keep_going():
-        try:
-            process.wait(_POLL_S)
-        except subprocess.TimeoutExpired:
-            on_progress(_progress(counters, total))
-        else:
-            on_progress(_progress(counters, total))
-            return
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Close its input, which tells it to stop; insist if it does not."""
-    with contextlib.suppress(BrokenPipeError):
-        _pipe(process).close()
-    try:
-        process.wait(_PATIENCE_S)
-    except BaseException as error:
-        process.kill()
-        process.wait()
-        if not isinstance(error, subprocess.TimeoutExpired):
-            raise
-
-
-def _pipe(process: subprocess.Popen[bytes]) -> IO[bytes]:
-    if process.stdin is None:
-        raise RuntimeError("the client has no standard input")
-    return process.stdin
-
-
-def _progress(counters: memoryview, total: int) -> Progress:
-    started = counters[count.STARTED_NS]
-    return Progress(
-        state=count.STATES[counters[count.STATE]],
-        elapsed_s=(time.monotonic_ns() - started) / 1e9 if started else 0.0,
-        total=total,
-        sent=counters[count.SENT],
-        finished=counters[count.FINISHED],
-        errors=counters[count.ERRORS],
-        in_flight=counters[count.IN_FLIGHT],
-        chunks=counters[count.CHUNKS],
-    )
-
-
-def _result(path: Path) -> dict[str, Any]:
-    try:
-        result: dict[str, Any] = orjson.loads(path.read_bytes())
-    except FileNotFoundError:
-        return {}
-    return result
 
 
 class _Span:
@@ -205,14 +111,3 @@ def _outcome(exchange: RawExchange, secrets: list[str]) -> Outcome:
 
 def _last_seen(exchange: RawExchange) -> int:
     return max([ns for ns, _ in exchange.body] + [exchange.sent_ns or exchange.scheduled_ns or 0])
-
-
-def _last_words(prepared: Prepared, ended: int) -> str:
-    if ended == os.EX_IOERR:
-        where = Path(prepared.setup.journal).parent
-        return (
-            f"its raw record could not be written to {where}. Free some space, or choose another results_dir."
-        )
-    log = prepared.log
-    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    return lines[-1] if lines else "it ended without a word."

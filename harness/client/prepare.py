@@ -9,6 +9,7 @@ import orjson
 
 from harness.client.address import Address
 from harness.client.bodies import BodyStyle, request_head
+from harness.client.fanout import check_open_files
 from harness.client.job import ClientJob
 from harness.client.setup import Limits, Setup, Turn
 from harness.core.errors import HarnessError, UsageError
@@ -40,6 +41,7 @@ def prepare(job: ClientJob) -> Prepared:
     """Write the files the client reads, and make its setup. Raises UsageError for a job that cannot be."""
     check_load(job.load)
     _check_cpus(job.cpus)
+    check_open_files(job.load.concurrency, job.workers)
     address = Address.parse(job.endpoint.base_url)
     if address.tls:
         job.endpoint.trust.context()

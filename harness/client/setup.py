@@ -44,7 +44,11 @@ class Limits:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Setup:
-    """Everything the client process needs. `head` carries the key, so this never touches disk or argv."""
+    """Everything the client process needs. `head` carries the key, so this never touches disk or argv.
+
+    worker, workers: which of how many processes that share the load it is (`harness.client.fanout`). permits: ends of
+    the pipe through which they share a bound on requests in flight.
+    """
 
     host: str
     port: int
@@ -61,10 +65,13 @@ class Setup:
     counters_fd: int
     history: dict[str, Any] | None
     cpus: tuple[int, ...] | None
+    worker: int = 0
+    workers: int = 1
+    permits: tuple[int, int] | None = None
 
-    def with_counters(self, fd: int) -> "Setup":
-        """The same with the descriptor of the shared counters."""
-        return dataclasses.replace(self, counters_fd=fd)
+    def with_descriptors(self, counters: int, permits: tuple[int, int] | None) -> "Setup":
+        """The same with the descriptors of the shared counters, and of the permits where workers share them."""
+        return dataclasses.replace(self, counters_fd=counters, permits=permits)
 
 
 def send_setup(setup: Setup, pipe: IO[bytes]) -> None:
@@ -87,6 +94,7 @@ def receive_setup(pipe: IO[bytes]) -> Setup:
     fields["sessions"] = tuple(tuple(Turn(**turn) for turn in session) for session in fields["sessions"])
     fields["limits"] = Limits(**fields["limits"])
     fields["trust"] = Trust(**fields["trust"])
-    if fields["cpus"] is not None:
-        fields["cpus"] = tuple(fields["cpus"])
+    for name in ("cpus", "permits"):
+        if fields[name] is not None:
+            fields[name] = tuple(fields[name])
     return Setup(**fields)
