@@ -38,6 +38,7 @@ def explain(error: Exception) -> HarnessError:
         (r"Could not find '([^']+)'", _unknown_choice),
         (r"Key '([^']+)' (?:is )?not in", _unknown_key),
         (r"Error merging override (\S+)", _wrong_type(error)),
+        (r"Ambiguous value for argument '([^']+)'", _several_values),
     ):
         if match := re.search(pattern, text):
             return UsageError(explanation(match.group(1)))
@@ -55,7 +56,9 @@ def _unknown_key(key: str) -> str:
     listing = f" Keys{f' of {parent}' if parent else ''}: {', '.join(siblings)}." if siblings else ""
     if group not in GROUPS and not close:
         groups = difflib.get_close_matches(group, [*GROUPS, *_known_keys("")], n=1, cutoff=0.6)
-        hint = f" Did you mean {groups[0]}?" if groups else hint
+        owners = [owner for owner in GROUPS if name in _known_keys(owner)]
+        meant = groups or [f"{owner}.{name}" for owner in owners]
+        hint = f" Did you mean {' or '.join(meant)}?" if meant else hint
     return f"There is no key {key}.{hint}{listing}"
 
 
@@ -76,6 +79,10 @@ def _known_keys(parent: str) -> Iterator[str]:
         if isinstance(node, DictConfig):
             names.update(str(key) for key in node)
     yield from names
+
+
+def _several_values(argument: str) -> str:
+    return f"{argument}: these are several values. To run one for each, put -m first: python -m harness -m {argument}"
 
 
 def _unknown_choice(place: str) -> str:

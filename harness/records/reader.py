@@ -131,8 +131,13 @@ def latest_runs(results_dir: Path = Path("results")) -> list[Run]:
     last = read_run(names[-1], results_dir)
     if last.sweep is None:
         return [last]
-    runs = [read_run(name, results_dir) for name in names]
-    return [run for run in runs if run.sweep == last.sweep]
+    return runs_of_sweep(last.sweep, results_dir)
+
+
+def runs_of_sweep(sweep: str, results_dir: Path = Path("results")) -> list[Run]:
+    """The runs of one command, oldest first. Raises RecordError for a damaged one."""
+    runs = [read_run(name, results_dir) for name in list_runs(results_dir)]
+    return [run for run in runs if run.sweep == sweep]
 
 
 def _what_is_there(results_dir: Path) -> str:

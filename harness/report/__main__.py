@@ -1,10 +1,13 @@
 """`python -m harness.report`: makes a report again from recorded runs."""
 
+import hashlib
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.core.errors import HarnessError, UsageError
+from harness.core.errors import HarnessError, RecordError, UsageError
+from harness.records.reader import Run, runs_of_sweep
 
 HELP = """Makes a report again from recorded runs. Measures nothing.
 
@@ -13,7 +16,7 @@ HELP = """Makes a report again from recorded runs. Measures nothing.
   python -m harness.report action=list            which runs there are
 
   results_dir=FOLDER   where runs lie (default: results)
-  out=FOLDER           where the report goes (default: results_dir/reports/ID-OF-THE-FIRST-RUN)
+  out=FOLDER           where the report goes (default: a folder below results_dir/reports, named by the runs)
 """
 _ACTIONS = ("report", "list")
 
@@ -67,8 +70,13 @@ def execute(request: Request) -> None:
     from harness.records.reader import find_runs, latest_runs, list_runs
 
     if request.action == "list":
-        for name in list_runs(request.results_dir):
-            print(name)
+        names = list_runs(request.results_dir)
+        if not names:
+            raise RecordError(
+                f"There is no run in {request.results_dir / 'runs'}. Name another results_dir=FOLDER."
+            )
+        for name in names:
+            print(listed_run(name, request.results_dir))
         return
     runs = find_runs(request.runs, request.results_dir) if request.runs else latest_runs(request.results_dir)
     from rich.console import Console
@@ -76,11 +84,36 @@ def execute(request: Request) -> None:
     from harness.report import write_report
     from harness.report.terminal import one_sentence, summary_table
 
-    path = write_report(runs, request.out or request.results_dir / "reports" / runs[0].id)
+    path = write_report(runs, request.out or request.results_dir / "reports" / folder_name(runs))
     console = Console(highlight=False)
     console.print(summary_table(runs))
     console.print(one_sentence(runs), markup=False, soft_wrap=True)
     console.print(str(path), markup=False, soft_wrap=True)
+
+
+def listed_run(name: str, results_dir: Path) -> str:
+    """One line of the list: id, status, and output tokens per second or the reason why there are none."""
+    from harness.records.reader import read_run
+    from harness.report.values import number, pick
+
+    try:
+        run = read_run(name, results_dir)
+    except RecordError as error:
+        return f"{name}  unreadable  {error}"
+    rate = pick(run.summary, "output_tokens_per_s")
+    what = f"{number(rate)} tokens/s" if rate is not None else (run.reason or "").splitlines()[:1]
+    return f"{name}  {run.status:<8}  {what if isinstance(what, str) else ''.join(what)}"
+
+
+def folder_name(runs: Sequence[Run]) -> str:
+    """The sweep's name where these are its runs and nothing else; elsewhere one that no other selection has."""
+    sweeps = {run.sweep for run in runs}
+    if len(sweeps) == 1 and (sweep := sweeps.pop()):
+        results = runs[0].folder.parent.parent
+        if len(runs) == len(runs_of_sweep(sweep, results)):
+            return sweep
+    digest = hashlib.sha256("\n".join(run.id for run in runs).encode()).hexdigest()
+    return f"selection-{digest[:8]}"
 
 
 if __name__ == "__main__":

@@ -60,10 +60,20 @@ def _base(run: Run) -> str:
 
 
 def _options(run: Run, keys: list[str]) -> list[str]:
-    options = [f"{key.rsplit('.', 1)[-1]}={_short(pick(run.config, key))}" for key in keys]
-    return list(dict.fromkeys(options))  # an option that follows another says nothing more
+    """`name=value` of each key that this run sets; the whole key where its last part alone would be ambiguous."""
+    values: dict[str, dict[str, Any]] = defaultdict(dict)
+    for key in keys:
+        if (value := pick(run.config, key)) is not None:
+            values[key.rsplit(".", 1)[-1]][key] = value
+    options = []
+    for last_part, by_key in values.items():
+        if len(set(map(repr, by_key.values()))) == 1:  # one key, or others that follow it
+            options.append(f"{last_part}={_short(next(iter(by_key.values())))}")
+        else:
+            options += [f"{key}={_short(value)}" for key, value in by_key.items()]
+    return options or (["defaults"] if keys else [])
 
 
 def _short(value: Any) -> str:
-    text = "null" if value is None else str(value)
+    text = str(value)
     return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"

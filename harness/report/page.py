@@ -12,7 +12,7 @@ from harness.report.canvas import DASH_ARRAYS, PALETTE
 from harness.report.figures import Figure, load_over_time, memory_over_time, token_gaps, ttft_distribution
 from harness.report.glossary import GLOSSARY
 from harness.report.labels import differing_options, group_labels, labels
-from harness.report.table import COLUMNS, Cell, cells, error_count, failed_checks
+from harness.report.table import Cell, Column, cells, columns_for, error_count, failed_checks
 from harness.report.timeline import timeline
 from harness.report.values import against_limit, flatten, listed, pick
 
@@ -63,14 +63,15 @@ def page(runs: Sequence[Run]) -> dict[str, Any]:
     groups = group_labels(runs)
     series = list(dict.fromkeys(groups.values()))
     coloured = [(series.index(groups[run.id]), run) for run in runs]
-    rows = [_row(run, names[run.id], position) for position, run in coloured]
+    columns = columns_for(runs)
+    rows = [_row(run, names[run.id], position, columns) for position, run in coloured]
     figures = [draw(coloured) for draw in (ttft_distribution, token_gaps, load_over_time, memory_over_time)]
     return {
         "title": _title(runs),
         "answer": answer(runs),
         "rows": rows,
         "series": [(_swatch(position), label) for position, label in enumerate(series)],
-        "columns": COLUMNS,
+        "columns": columns,
         "figures": [figure for figure in figures if figure],
         "errors": [error for row in rows for error in _errors(row)],
         "checks": _checks(rows),
@@ -80,12 +81,12 @@ def page(runs: Sequence[Run]) -> dict[str, Any]:
     }
 
 
-def _row(run: Run, label: str, series: int) -> Row:
+def _row(run: Run, label: str, series: int, columns: Sequence[Column]) -> Row:
     return Row(
         run=run,
         label=label,
         swatch=_swatch(series),
-        cells=cells(run),
+        cells=cells(run, columns),
         errors=error_count(run),
         failed_checks=failed_checks(run),
         passed_checks=sum(check["ok"] is True for check in run.validity),

@@ -4,19 +4,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from harness.records.reader import Run
-from harness.report.values import MISSING, memory, number, pick, two_decimals
+from harness.report.values import MISSING, memory, number, percent, pick, two_decimals
 
 Format = Callable[[float | None], str]
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. paths: keys of the summary, shown with a slash between them. unit: below the heading."""
+    """One column. paths: keys of the summary, shown with a slash between them. unit: below the heading.
+
+    interval: key of a pair [low, high] that is shown behind the figure. optional: left out where no run has it.
+    """
 
     heading: str
     unit: str
     paths: tuple[str, ...]
     shown: Format = number
+    interval: str | None = None
+    optional: bool = False
 
 
 COLUMNS = (
@@ -26,10 +31,28 @@ COLUMNS = (
     Column("ITL", "ms, p99", ("itl_ms.p99",)),
     Column("Output", "tokens/s", ("output_tokens_per_s",)),
     Column("Requests", "per s", ("requests_per_s",)),
+    Column("Within SLO", "share of requests", ("slo_attainment",), percent, optional=True),
     Column("KV per request", "", ("memory.kv_per_request_bytes",), memory),
     Column("Peak memory", "engine", ("memory.peak_process_bytes",), memory),
-    Column("Perplexity", "", ("quality.perplexity",), two_decimals),
+    Column(
+        "Perplexity",
+        "95 % interval",
+        ("quality.perplexity",),
+        two_decimals,
+        interval="quality.perplexity_interval",
+        optional=True,
+    ),
 )
+
+
+def columns_for(runs: Sequence[Run]) -> tuple[Column, ...]:
+    """COLUMNS without the optional ones that no run has a figure for."""
+    return tuple(
+        column
+        for column in COLUMNS
+        if not column.optional
+        or any(pick(run.summary, path) is not None for run in runs for path in column.paths)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +65,16 @@ class Cell:
     spoilt_by: tuple[str, ...]
 
 
-def cells(run: Run) -> list[Cell]:
-    """One for each of COLUMNS."""
+def cells(run: Run, columns: Sequence[Column]) -> list[Cell]:
+    """One for each column."""
     result = []
-    for column in COLUMNS:
+    for column in columns:
         values = [pick(run.summary, path) for path in column.paths]
         known = any(value is not None for value in values)
         text = " / ".join(column.shown(value) for value in values) if known else MISSING
+        interval = pick(run.summary, column.interval) if column.interval else None
+        if known and interval:
+            text += f" ({number(interval[0])}–{number(interval[1])})"
         spoilt = spoiling(run, column.paths) if known else ()
         result.append(Cell(column.heading, column.unit, text, spoilt))
     return result

@@ -7,7 +7,7 @@ from harness.records.reader import Run
 from harness.report.answer import one_sentence
 from harness.report.labels import labels
 from harness.report.table import error_count, failed_checks, spoiling
-from harness.report.values import against_limit, number, pick
+from harness.report.values import against_limit, number, percent, pick, two_decimals
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 __all__ = ["advice", "one_sentence", "summary_table"]
 
 _COLUMNS = (("TTFT ms\np50–p95", "ttft_ms"), ("TPOT ms\np50–p95", "tpot_ms"))
+# Shown where a run has them.
+_EXTRAS = (("SLO", "slo_attainment", percent), ("PPL", "quality.perplexity", two_decimals))
 
 
 def summary_table(runs: Sequence[Run]) -> "Table":
-    """A row a run, fit for 80 columns: latencies with their spread, rate, errors where there are any, and how many
-    checks failed; a figure that one of them spoils is marked ✗.
+    """A row a run, fit for 80 columns: latencies with their spread, rate, then what there is of SLO, perplexity
+    and errors, and how many checks failed; a figure that one of them spoils is marked ✗.
 
     Readable without colour; text of records is never taken for markup.
     """
@@ -33,6 +35,13 @@ def summary_table(runs: Sequence[Run]) -> "Table":
     for heading, _ in _COLUMNS:
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("tokens/s", justify="right", no_wrap=True)
+    extras = [
+        (heading, path, shown)
+        for heading, path, shown in _EXTRAS
+        if any(pick(run.summary, path) is not None for run in runs)
+    ]
+    for heading, _, _ in extras:
+        table.add_column(heading, justify="right", no_wrap=True)
     any_errors = any(error_count(run) for run in runs)
     if any_errors:
         table.add_column("errors", justify="right", no_wrap=True)
@@ -40,7 +49,7 @@ def summary_table(runs: Sequence[Run]) -> "Table":
     names = labels(runs)
     for run in runs:
         if run.status == "failed":
-            dashes = ["–"] * (4 if any_errors else 3)
+            dashes = ["–"] * (3 + len(extras) + any_errors)
             table.add_row(Text(names[run.id]), *dashes, Text("failed", style="red"))
             continue
         figures = [_figure(run, _spread(run, key), key) for _, key in _COLUMNS]
@@ -50,6 +59,7 @@ def summary_table(runs: Sequence[Run]) -> "Table":
             Text(names[run.id]),
             *figures,
             rate,
+            *(_figure(run, shown(pick(run.summary, path)), path) for _, path, shown in extras),
             *([Text(str(errors), style="red" if errors else "")] if any_errors else []),
             _checks(run),
         )

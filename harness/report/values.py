@@ -26,6 +26,11 @@ def duration(milliseconds: float | None) -> str:
     return f"{number(milliseconds)} ms" if milliseconds < 1000 else f"{number(milliseconds / 1000)} s"
 
 
+def percent(share: float | None) -> str:
+    """A share of 1 as a percentage: 0.953 → 95 %."""
+    return MISSING if share is None else f"{100 * share:.0f} %"
+
+
 def against_limit(check: Mapping[str, Any]) -> str:
     """What a validity check found and what its limit was: 8 successful requests (limit 10)."""
     value, limit, unit = check.get("value"), check.get("limit"), str(check.get("unit") or "")

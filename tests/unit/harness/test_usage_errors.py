@@ -31,6 +31,8 @@ def explained(*overrides: str) -> str:
         ("backend.kv_dtyp=f16", ["Did you mean backend.kv_dtype?"]),
         ("workload.corpus.pth=x", ["workload.corpus.pth", "Did you mean workload.corpus.path?"]),
         ("sed=1", ["no key sed", "Did you mean seed?"]),
+        ("kv_dtype=f16", ["no key kv_dtype", "Did you mean backend.kv_dtype?"]),
+        ("concurrency=2", ["Did you mean load.concurrency?"]),
         ("zzz=1", ["no key zzz", "seed"]),
         ("workload=rga", ["workload=rga", "Did you mean workload=rag?", "chat", "summarization"]),
         ("backend=nothing-like-it", ["Choices: ", "openvino", "endpoint"]),

@@ -1,5 +1,6 @@
 """The page and the command that makes it."""
 
+import dataclasses
 import re
 import subprocess
 import sys
@@ -10,9 +11,10 @@ import pandas as pd
 import pytest
 
 from harness.core.errors import RecordError
-from harness.records.reader import find_runs
+from harness.records.reader import find_runs, read_run
 from harness.report import write_report
-from harness.report.__main__ import main
+from harness.report.__main__ import folder_name, main
+from harness.report.table import cells, columns_for
 from tests.support.synthetic_runs import Schedule, write_failed_run, write_run
 
 HOSTILE = "<script>document.title='owned'</script><img src=x onerror=alert(1)>"
@@ -138,7 +140,8 @@ def test_the_command_reports_named_runs_and_prints_the_path_last(
     write_run(tmp_path, "r2")
     assert main([f"results_dir={tmp_path}", "runs=[r2, r1]"]) == 0
     last = capsys.readouterr().out.strip().splitlines()[-1]
-    assert last == str(tmp_path / "reports" / "r2" / "report.html")
+    assert Path(last).is_file()
+    assert Path(last).parent.parent == tmp_path / "reports"
     assert Path(last).is_file()
 
 
@@ -148,7 +151,45 @@ def test_the_command_without_runs_takes_the_latest_sweep(tmp_path: Path, capsys:
     assert main([f"results_dir={tmp_path}", f"out={tmp_path / 'here'}"]) == 0
     assert "r1" not in (tmp_path / "here" / "report.html").read_text()
     assert main([f"results_dir={tmp_path}", "action=list"]) == 0
-    assert capsys.readouterr().out.endswith("r1\nr2\n")
+    listed = capsys.readouterr().out.splitlines()[-2:]
+    assert [line.split()[:2] for line in listed] == [["r1", "complete"], ["r2", "complete"]]
+    assert all(line.endswith("tokens/s") for line in listed)
+
+
+def test_reports_of_different_selections_do_not_overwrite_each_other(tmp_path: Path):
+    for name in ("r1", "r2", "r3"):
+        write_run(tmp_path, name, sweep="s1")
+    runs = {name: read_run(name, tmp_path) for name in ("r1", "r2", "r3")}
+    assert folder_name(list(runs.values())) == "s1"  # the whole sweep: the name it was first reported under
+    partial = [
+        folder_name([runs["r1"]]),
+        folder_name([runs["r1"], runs["r2"]]),
+        folder_name([runs["r2"], runs["r1"]]),
+    ]
+    assert len({"s1", *partial}) == 4
+
+
+def test_a_list_of_nothing_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert main([f"results_dir={tmp_path}", "action=list"]) == 2
+    assert "There is no run" in capsys.readouterr().err
+
+
+def test_columns_without_any_figure_are_left_out(tmp_path: Path):
+    write_run(tmp_path, "r1")
+    run = read_run("r1", tmp_path)
+    plain = dataclasses.replace(run, summary={**run.summary, "slo_attainment": None, "quality": {}})
+    limited = dataclasses.replace(
+        run,
+        summary={
+            **run.summary,
+            "slo_attainment": 0.25,
+            "quality": {"perplexity": 16.5, "perplexity_interval": [15.0, 18.0]},
+        },
+    )
+    assert not {"Within SLO", "Perplexity"} & {column.heading for column in columns_for([plain])}
+    shown = {cell.heading: cell.text for cell in cells(limited, columns_for([plain, limited]))}
+    assert shown["Within SLO"] == "25 %"
+    assert shown["Perplexity"] == "16.50 (15.0–18.0)"
 
 
 @pytest.mark.parametrize(
