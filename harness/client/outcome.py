@@ -103,7 +103,7 @@ def _take(outcome: Outcome, chunk: Chunk, ns: int, read: int) -> None:
     if chunk.done and outcome.done_ns is None:
         outcome.done_ns = ns
     if chunk.carries_tokens:
-        stated = _count(chunk.usage, "completion_tokens")
+        stated = _count(chunk.usage, "completion_tokens") if chunk.usage is not None else None
         outcome.events.append(TextEvent(ns, read, chunk.text, chunk.ids, stated))
 
 
