@@ -83,6 +83,7 @@ TELEMETRY_COLUMNS = {
     "ns": "int64",
     "pss_bytes": "Int64",  # engine's whole process tree, shared pages divided among their users
     "engine_cpu_s": "float64",  # user + system of that tree since it started
+    "system_cpu_s": "float64",  # CPU time of everything on the machine since it started, idle time left out
     "gpu_bytes": "Int64",
     "gpu_utilisation": "float64",  # 0 to 1
     "energy_j": "float64",  # since the first sample

@@ -151,9 +151,22 @@ class RaplEnergy:
         return {"energy_j": self._sum_uj / 1e6}
 
 
+class SystemCpu:
+    """CPU time of everything that runs on this machine."""
+
+    weight = 0.5
+
+    def read(self) -> dict[str, float]:
+        """system_cpu_s: seconds that any core was busy, waiting for a disk and idling left out."""
+        times = psutil.cpu_times()
+        # guest time is part of user and nice already
+        busy = times.user + times.nice + times.system + times.irq + times.softirq + times.steal
+        return {"system_cpu_s": busy}
+
+
 def optional_sources(pids: Callable[[], set[int]]) -> list[Any]:
-    """GPU and energy, where this machine has them and lets them be read."""
-    found: list[Any] = []
+    """The machine's CPU; GPU and energy, where this machine has them and lets them be read."""
+    found: list[Any] = [SystemCpu()]
     for make in (lambda: NvidiaGpu(pids), RaplEnergy):
         try:
             found.append(make())

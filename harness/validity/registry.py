@@ -10,6 +10,7 @@ from harness.validity.client_checks import (
     EVENT_LOOP_LAG,
     SCHEDULE_LAG,
 )
+from harness.validity.machine_checks import QUIET_MACHINE
 from harness.validity.run_checks import (
     ENGINE_ALIVE,
     ENOUGH_REQUESTS,
@@ -36,6 +37,7 @@ CHECKS: tuple[Check, ...] = (
     WARMUP_OVERLAP,
     FOREIGN_CACHE_HITS,
     STEADY_STATE,
+    QUIET_MACHINE,
     SCHEDULE_LAG,
     ACHIEVED_RATE,
     CLIENT_CAPACITY,

@@ -195,6 +195,7 @@ def _telemetry(requests: pd.DataFrame) -> pd.DataFrame:
             "ns": instants,
             "pss_bytes": (900_000_000 + 2_000_000 * np.minimum(seconds, 5)).astype("int64"),
             "engine_cpu_s": seconds * 0.95,
+            "system_cpu_s": 1000 + seconds * 1.0,
             "requests_running": running.sum(axis=0),
             "kv_used_bytes": held.sum(axis=0) * KV_BYTES_PER_TOKEN,
             "kv_reserved_bytes": 512 << 20,

@@ -2,6 +2,7 @@ import mmap
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,7 +10,7 @@ import psutil
 import pytest
 
 from harness.core.tls import Trust
-from harness.telemetry.sources import EngineMetrics, NvidiaGpu, ProcessTree, RaplEnergy
+from harness.telemetry.sources import EngineMetrics, NvidiaGpu, ProcessTree, RaplEnergy, SystemCpu
 
 # A parent that holds memory and one child that holds more; both wait for a line.
 HOLDERS = """
@@ -120,3 +121,13 @@ def test_energy_sums_packages_and_survives_the_wrap(tmp_path: Path):
 def test_no_counters_is_absent_not_zero(tmp_path: Path):
     with pytest.raises(OSError, match="no RAPL"):
         RaplEnergy(tmp_path)
+
+
+def test_the_machine_is_at_least_as_busy_as_one_of_its_processes():
+    system = SystemCpu()
+    before, own_before = system.read()["system_cpu_s"], time.process_time()
+    while time.process_time() - own_before < 0.5:
+        pass
+    own = time.process_time() - own_before
+    # The kernel counts the machine's time in hundredths of a second.
+    assert system.read()["system_cpu_s"] - before >= own - 0.05

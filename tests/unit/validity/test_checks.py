@@ -186,6 +186,26 @@ def test_a_second_run_on_a_server_that_kept_its_cache():
     assert found["ok"] is False and found["value"] == pytest.approx(0.96) and "repeat" in found["advice"]
 
 
+@pytest.mark.parametrize("others, ok", [(0.0, True), (0.24, True), (0.26, False), (1.0, False)])
+def test_quiet_machine(others: float, ok: bool):
+    """Engine and client use 0.95 and 0.05 cores by the schedule; whatever the machine uses beyond that is foreign."""
+
+    def edit(requests: pd.DataFrame, events: pd.DataFrame, telemetry: pd.DataFrame) -> None:
+        seconds = (telemetry["ns"] - telemetry["ns"].iloc[0]) / 1e9
+        telemetry["system_cpu_s"] = 500 + seconds * (0.95 + 0.05 + others)
+
+    found = verdict("quiet_machine", edit=edit, client_cpu_share=0.05)
+    assert found["ok"] is ok
+    assert found["value"] == pytest.approx(others, abs=1e-6)
+
+
+def test_quiet_machine_is_not_known_without_samples():
+    def edit(requests: pd.DataFrame, events: pd.DataFrame, telemetry: pd.DataFrame) -> None:
+        telemetry["engine_cpu_s"] = float("nan")
+
+    assert verdict("quiet_machine", edit=edit)["ok"] is None
+
+
 def test_output_lengths():
     assert verdict("output_lengths")["ok"] is True
     assert (

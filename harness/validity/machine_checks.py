@@ -1,0 +1,39 @@
+"""Was anything else at work on this machine?"""
+
+from harness.metrics.window import NS_PER_S
+from harness.validity.check import Check, Evidence, Outcome, not_known
+
+
+def _quiet_machine(evidence: Evidence, limit: float) -> Outcome:
+    rows = evidence.telemetry
+    if not {"system_cpu_s", "engine_cpu_s"} <= set(rows):
+        return not_known("The CPU time of the machine and of the engine was not sampled.")
+    known = rows[evidence.window.holds(rows["ns"])].dropna(subset=["system_cpu_s", "engine_cpu_s"])
+    if len(known) < 2:
+        return not_known("Fewer than two samples of CPU time lie inside the window.")
+    change = known.iloc[-1] - known.iloc[0]
+    seconds = float(change["ns"]) / NS_PER_S
+    others = float(change["system_cpu_s"] - change["engine_cpu_s"]) / seconds - (
+        evidence.client_cpu_share or 0.0
+    )
+    return Outcome(others <= limit, max(others, 0.0))
+
+
+QUIET_MACHINE = Check(
+    name="quiet_machine",
+    title="The machine did nothing else",
+    problem="other programs at work",
+    spoils=(
+        "ttft_ms",
+        "ttft_from_send_ms",
+        "tpot_ms",
+        "itl_ms",
+        "e2e_ms",
+        "output_tokens_per_s",
+        "requests_per_s",
+    ),
+    limit=0.25,
+    unit="cores used by neither engine nor client",
+    advice="Stop other programs and measure again; on a shared machine compare repeats, not single runs.",
+    measure=_quiet_machine,
+)
