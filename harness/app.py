@@ -3,6 +3,7 @@
 No job raises: a failed run is recorded and the sweep goes on; the exit code is decided when all is done.
 """
 
+import difflib
 import os
 import signal
 import sys
@@ -18,17 +19,28 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from harness.config import register_schemas, typed
+from harness.core.errors import UsageError
 from harness.screen import Screen
 from harness.session import Session
 from harness.usage_errors import explain
 
 DEFAULT_EXPERIMENT = "experiment=default"
+_FLAGS = (
+    *("--help", "-h", "--multirun", "-m", "--run", "-r", "--cfg", "-c", "--resolve", "--package", "-p"),
+    *("--info", "-i", "--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp"),
+    *("--hydra-help", "--version", "--shell-completion", "-sc", "--experimental-rerun"),
+)
 
 
 def run_command(arguments: list[str]) -> int:
     """Run what the command line asks for; returns the exit code (0, 1, 2 or 130)."""
-    arguments = flags_first(with_default_experiment(arguments))
     screen = Screen()
+    try:
+        check_flags(arguments)
+    except UsageError as error:
+        screen.error(error)
+        return error.exit_code
+    arguments = flags_first(with_default_experiment(arguments))
     session = Session(screen)
     register_schemas()
     signal.signal(signal.SIGTERM, _interrupt)
@@ -51,6 +63,16 @@ def with_default_experiment(arguments: list[str]) -> list[str]:
     """A call that says nothing of what to measure (at most where to keep it) runs the default experiment."""
     asks_nothing = all(argument.startswith("results_dir=") for argument in arguments)
     return [DEFAULT_EXPERIMENT, *arguments] if asks_nothing else arguments
+
+
+def check_flags(arguments: list[str]) -> None:
+    """Raise UsageError for a flag that does not exist; Hydra would print its own usage."""
+    for argument in arguments:
+        flag = argument.split("=", 1)[0]
+        if flag.startswith("-") and flag not in _FLAGS:
+            close = difflib.get_close_matches(flag, _FLAGS, n=1)
+            hint = f" Did you mean {close[0]}?" if close else ""
+            raise UsageError(f"There is no flag {flag}.{hint} See python -m harness --help")
 
 
 def flags_first(arguments: list[str]) -> list[str]:

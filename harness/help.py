@@ -31,7 +31,8 @@ throughput, KV memory and quality, as records and as an HTML report.
 usage: python -m harness [KEY=VALUE ...] [-m KEY=A,B ...]
 
 python -m harness
-    chat, RAG and summarization on the embedded engine
+    chat, RAG and summarization on the embedded engine (experiment=default);
+    with any argument but results_dir= it is one run, chat unless said otherwise
 python -m harness workload=rag load.concurrency=8
     one run
 python -m harness -m backend.kv_dtype=f16,int8

@@ -1,6 +1,7 @@
 """OpenVINO GenAI as a backend: the harness's side, which imports nothing of OpenVINO."""
 
 import importlib.metadata
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -85,6 +86,12 @@ class OpenVinoBackend:
         for key in ("context_length", "max_running", "kv_bytes", "prefill_chunk"):
             if getattr(options, key) < 1:
                 raise UsageError(f"backend.{key}={getattr(options, key)} must be at least 1.")
+        threads, cores = options.threads, os.cpu_count() or 1
+        if threads is not None and not 1 <= threads <= cores:
+            raise UsageError(
+                f"backend.threads={threads}: this machine has {cores} cores. Choose 1 to {cores}, or null for as many "
+                "as the engine is given."
+            )
         context, pool = options.context_length or 0, options.kv_bytes or 0
         if context > model.geometry.context_length:
             raise UsageError(

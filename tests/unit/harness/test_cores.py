@@ -1,6 +1,6 @@
 import pytest
 
-from harness.cores import CoreShares, share_cores
+from harness.cores import CoreShares, share_cores, worker_cores
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,27 @@ def test_every_duty_gets_cores_of_its_own(available: list[int], expected: CoreSh
 
 def test_without_pinning_nobody_is_confined():
     assert share_cores([0, 1, 2, 3], pin=False) == CoreShares(None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("cores", "workers", "expected"),
+    [
+        (3, 2, CoreShares(None, None, None)),
+        (4, 2, CoreShares((0,), (2, 3), (1,))),
+        (8, 3, CoreShares((0, 1, 2, 3), (5, 6, 7), (4,))),
+    ],
+)
+def test_several_workers_have_a_core_each_or_nobody_is_confined(
+    cores: int, workers: int, expected: CoreShares
+):
+    assert share_cores(list(range(cores)), True, workers) == expected
+
+
+def test_workers_beside_a_server_of_somebody_else():
+    assert worker_cores([0, 1, 2], True, 2) == CoreShares(None, (1, 2), None)
+    nobody = CoreShares(None, None, None)
+    assert worker_cores([0, 1], True, 2) == worker_cores([0, 1, 2], False, 2) == nobody
+    assert worker_cores([0, 1, 2], True, 1) == nobody
 
 
 def test_threads_follow_the_engine_cores():

@@ -3,9 +3,10 @@
 import pytest
 from hydra import compose, initialize_config_module
 
-from harness.app import flags_first, with_default_experiment
+from harness.app import check_flags, flags_first, with_default_experiment
 from harness.config import register_schemas, typed
 from harness.core.errors import UsageError
+from harness.help import choices_of
 from harness.usage_errors import explain
 
 
@@ -65,6 +66,15 @@ def test_overrides_may_stand_before_flags():
     assert flags_first([]) == []
 
 
+@pytest.mark.parametrize(
+    ("flag", "words"), [("--halp", "--help"), ("--multi-run", "--multirun"), ("-x", "no flag -x")]
+)
+def test_a_flag_that_does_not_exist(flag: str, words: str):
+    with pytest.raises(UsageError, match=words):
+        check_flags([flag, "seed=1"])
+    check_flags(["-m", "--cfg", "job", "seed=1,2"])
+
+
 def test_a_bare_call_runs_the_default_experiment():
     assert with_default_experiment([]) == ["experiment=default"]
     assert with_default_experiment(["results_dir=x"]) == ["experiment=default", "results_dir=x"]
@@ -82,7 +92,7 @@ def test_every_choice_composes_to_typed_options(workload: str, backend: str):
     assert isinstance(config.load.concurrency, int)
 
 
-@pytest.mark.parametrize("load", ["closed", "constant", "poisson"])
+@pytest.mark.parametrize("load", sorted(choices_of("load")))
 @pytest.mark.parametrize("quality", ["none", "perplexity"])
 def test_every_load_and_quality_composes(load: str, quality: str):
     config = typed(compose("config", overrides=[f"load={load}", f"quality={quality}", "slo=interactive"]))
