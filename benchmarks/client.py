@@ -8,7 +8,10 @@ runs, with the lowest and highest beside it. `--check` exits 1 where a target is
 """
 
 import argparse
+import os
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,9 +24,11 @@ from scipy.stats import kstest
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from harness.calibrate.limits import highest, rate_load, streams_load
-from harness.calibrate.loads import Load, Run, drive
+from harness.calibrate.loads import Load, Run, drive, two_cores
 from harness.calibrate.measuring import language_in_use
+from harness.calibrate.server import truth_server
 
+_ROOT = Path(__file__).parents[1]
 Figures = dict[str, float]
 _WIRE_EVENTS = 5_000_000
 
@@ -66,14 +71,27 @@ def light() -> Figures:
 
 
 def busy(tokens_per_s: float, streams: int) -> Figures:
-    run = drive(rate_load(tokens_per_s, 6.0, streams))
-    return cost(run) | exactness(run)
+    load = rate_load(tokens_per_s, 6.0, streams)
+    run = drive(load)
+    return cost(run) | {"a bare uvloop protocol (µs/token)": bare(load, streams)} | exactness(run)
+
+
+def bare(load: Load, streams: int) -> float:
+    """CPU µs per token of a program that only keeps instants and bytes: this machine's floor for the load."""
+    server_cpus, client_cpus = two_cores(sorted(os.sched_getaffinity(0)))
+    tokens = round(5e6 / load.itl_us)
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        truth_server(load.schedule, Path(scratch), server_cpus) as server,
+    ):
+        port, core = server.base_url.rpartition(":")[2], (client_cpus or (0,))[0]
+        script = Path(__file__).with_name("bare_client.py")
+        command = [sys.executable, str(script), port, str(streams), str(tokens), str(core)]
+        return float(subprocess.check_output(command, env={**os.environ, "PYTHONPATH": str(_ROOT)}))
 
 
 def ceiling() -> Figures:
-    found = highest(
-        lambda rate: drive(rate_load(rate, 2.0)).reading, 40_000.0, 640_000.0, 3, "tokens_per_s"
-    )
+    found = highest(lambda rate: drive(rate_load(rate, 2.0)).reading, 40_000.0, 640_000.0, 3, "tokens_per_s")
     by_server = found.limited_by == "server"
     return {"tokens/s ≥": found.value, "ended by the server's own limit": float(by_server)}
 
@@ -188,7 +206,9 @@ def main() -> int:
             f"Other programs use {others:.0f} % of this machine: they are in every figure.", file=sys.stderr
         )
     if language_in_use(None) == "python":
-        print("No C compiler: the server in Python limits every case, so nothing is checked.", file=sys.stderr)
+        print(
+            "No C compiler: the server in Python limits every case, so nothing is checked.", file=sys.stderr
+        )
     missed = []
     for case in CASES:
         if chosen.case in (None, case.name):
