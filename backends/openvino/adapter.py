@@ -89,8 +89,8 @@ class OpenVinoBackend:
         threads, cores = options.threads, os.cpu_count() or 1
         if threads is not None and not 1 <= threads <= cores:
             raise UsageError(
-                f"backend.threads={threads}: this machine has {cores} cores. Choose 1 to {cores}, or null for as many "
-                "as the engine is given."
+                f"backend.threads={threads}: this machine has {cores} cores. Choose 1 to {cores}, "
+                "or null for as many as the engine is given."
             )
         context, pool = options.context_length or 0, options.kv_bytes or 0
         if context > model.geometry.context_length:
