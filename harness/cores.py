@@ -17,17 +17,30 @@ class CoreShares:
         return len(self.engine or available_cores())
 
 
-def share_cores(available: list[int], pin: bool) -> CoreShares:
+def share_cores(available: list[int], pin: bool, workers: int = 1) -> CoreShares:
     """The last core is the client's, the one before it (from four cores on) the harness's, the rest the engine's.
 
     With fewer than four the harness shares the client's core, where it sleeps while the clock runs; with one core
-    nothing can be separated.
+    nothing can be separated. A client of several workers has as many cores, the last ones, where two more are left;
+    else nobody is confined.
     """
     if not pin or len(available) < 2:
         return CoreShares(None, None, None)
+    if workers > 1:
+        if len(available) < workers + 2:
+            return CoreShares(None, None, None)
+        rest, own = available[:-workers], available[-workers:]
+        return CoreShares(tuple(rest[:-1]), tuple(own), (rest[-1],))
     if len(available) < 4:
         return CoreShares(tuple(available[:-1]), (available[-1],), (available[-1],))
     return CoreShares(tuple(available[:-2]), (available[-1],), (available[-2],))
+
+
+def worker_cores(available: list[int], pin: bool, workers: int) -> CoreShares:
+    """Where the engine is somebody else's: cores for several workers, the last ones, if one more is left."""
+    if not pin or workers < 2 or len(available) <= workers:
+        return CoreShares(None, None, None)
+    return CoreShares(None, tuple(available[-workers:]), None)
 
 
 def available_cores() -> list[int]:

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from backends.base import Backend
-from harness.calibrate.kept import kept_capacity
+from harness.calibrate.kept import Capacity, kept_capacity
 from harness.client import Measurement
 from harness.config import Config
 from harness.core.errors import RecordError
@@ -39,6 +39,7 @@ class Prepared:
     backend: Backend
     plan: Plan
     cores: CoreShares
+    workers: int = 1
 
 
 @dataclass
@@ -78,7 +79,7 @@ def build_record(
             event_loop_lag_ms=measurement.client.get("lag_p99_ms"),
             engine_alive=findings.engine_alive if config.backend.base_url is None else None,
             shareable_prompt_tokens=_shareable_tokens(prepared.plan, requests),
-            client_capacity=kept_capacity(),
+            client_capacity=_capacity(measurement),
         )
         validity = evaluate(evidence)
     marks = fingerprint(prepared.plan, prepared.model, prepared.backend.versions(), prepared.cores)
@@ -93,6 +94,12 @@ def build_record(
         "window": window.to_record() if window else {},
         "client": measurement.client if measurement else {},
     }
+
+
+def _capacity(measurement: Measurement) -> Capacity | None:
+    """What the client of this run measures exactly, all its workers together."""
+    one = kept_capacity()
+    return None if one is None else one.times(int(measurement.client.get("workers") or 1))
 
 
 def bare_record(

@@ -9,6 +9,7 @@ from typing import Any
 from backends.base import Backend
 from backends.process import free_port
 from backends.registry import make_backend
+from harness.calibrate.kept import kept_capacity
 from harness.client import ClientJob, Measurement, Progress, measure
 from harness.config import Config
 from harness.core.errors import EngineError, HarnessError
@@ -16,7 +17,7 @@ from harness.core.interrupts import held_back
 from harness.core.metric_names import KV_USED_BYTES
 from harness.core.model_store import resolve
 from harness.core.requests import PlannedRequest
-from harness.cores import available_cores, share_cores
+from harness.cores import available_cores, share_cores, worker_cores
 from harness.load.check import check_instants, check_load
 from harness.quality.phase import check_quality, engine_for_quality, measure_quality
 from harness.recording import Findings, Prepared, bare_record, build_record, tables
@@ -26,6 +27,7 @@ from harness.screen import Screen
 from harness.serving import Server, serve
 from harness.telemetry.sampler import Sampler
 from harness.telemetry.sources import EngineMetrics, ProcessTree, optional_sources
+from harness.worker_count import worker_count
 from workloads.registry import draw_plan
 
 
@@ -61,8 +63,10 @@ def prepare(config: Config, screen: Screen) -> Prepared:
     check_instants(config.load, plan.requests)
     # Cores are shared out only where the engine runs here.
     ours = config.backend.base_url is None
-    cores = share_cores(available_cores(), config.hardware.pin and ours)
-    return Prepared(config, model, tokenizer, backend, plan, cores)
+    available, pin = available_cores(), config.hardware.pin
+    workers = worker_count(config.load, plan, kept_capacity(), len(available))
+    cores = share_cores(available, pin, workers) if ours else worker_cores(available, pin, workers)
+    return Prepared(config, model, tokenizer, backend, plan, cores, workers)
 
 
 def execute(prepared: Prepared, screen: Screen, sweep: str | None) -> Outcome:
@@ -183,6 +187,7 @@ def _client_job(
         tokenizer_folder=prepared.model.tokenizer_folder,
         spool=writer.scratch / phase,
         cpus=prepared.cores.client,
+        workers=prepared.workers if phase == "measured" else 1,
     )
 
 

@@ -1,7 +1,7 @@
 """The last calibration of this machine and this client, kept in the cache folder."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,10 @@ class Capacity:
     tokens_limited_by: str
     streams: int
     streams_limited_by: str
+
+    def times(self, workers: int) -> "Capacity":
+        """That of so many processes on a core each."""
+        return replace(self, tokens_per_s=self.tokens_per_s * workers, streams=self.streams * workers)
 
     def used(self, tokens_per_s: float, streams: int) -> float:
         """The larger share that a load takes of the two."""

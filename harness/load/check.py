@@ -55,6 +55,8 @@ def check_load(load: LoadOptions) -> None:
     for key in ("drain_s", "warmup", "retries", "retry_wait_s"):
         if getattr(load, key) < 0:
             raise UsageError(f"load.{key}={getattr(load, key)} is negative. Give 0 or more.")
+    if load.workers != "auto" and not (load.workers.isdecimal() and int(load.workers) >= 1):
+        raise UsageError(f"load.workers={load.workers} is no number of processes. Give 1 or more, or auto.")
     for key in _TIMEOUTS:
         if not getattr(load, key) > 0:
             raise UsageError(f"load.{key}={getattr(load, key)} leaves no time. Give seconds above 0.")

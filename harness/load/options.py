@@ -32,6 +32,7 @@ class LoadOptions:
         request.
     retries: how often a request that was refused (429, 5xx, no connection) is sent again, retry_wait_s after
         that; it keeps its `scheduled` and its first `sent`, so it never looks fast.
+    workers: measuring processes that share the load, or auto: 1, unless a calibration says it needs more.
     """
 
     name: str = MISSING
@@ -47,6 +48,7 @@ class LoadOptions:
     request_timeout_s: float = MISSING
     retries: int = MISSING
     retry_wait_s: float = MISSING
+    workers: str = MISSING
 
     @property
     def open_loop(self) -> bool:

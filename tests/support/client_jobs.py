@@ -56,6 +56,7 @@ def load(**changes: Any) -> LoadOptions:
         request_timeout_s=60.0,
         retries=0,
         retry_wait_s=0.01,
+        workers="auto",
         **({"ramp_s": 0.0} if kind is ClosedOptions else {}),
     )
     return replace(options, **changes)
