@@ -27,6 +27,7 @@ from harness.load.options import (
     TraceOptions,
 )
 from harness.metrics.slo import SloOptions
+from harness.search.options import SearchOptions, SweepRateOptions
 from workloads.options import (
     ChatOptions,
     FileOptions,
@@ -126,7 +127,9 @@ SCHEMAS: dict[str, dict[str, type]] = {
         "gamma": GammaOptions,
         "poisson": PoissonOptions,
         "ramp": RampOptions,
+        "search": SearchOptions,
         "steps": StepsOptions,
+        "sweep_rate": SweepRateOptions,
         "trace": TraceOptions,
     },
     "model": {"options": ModelOptions},

@@ -39,6 +39,8 @@ python -m harness -m backend.kv_dtype=f16,int8
     a sweep: one run for each value
 python -m harness backend=endpoint backend.base_url=http://127.0.0.1:8000
     a server that runs already
+python -m harness load=search slo.ttft_p95_ms=500 slo.tpot_p95_ms=50
+    the highest rate that keeps these limits
 python -m harness.report 'runs=[ID,ID]'
     a report from recorded runs
 

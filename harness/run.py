@@ -15,8 +15,9 @@ from harness.config import Config
 from harness.core.errors import EngineError, HarnessError
 from harness.core.interrupts import held_back
 from harness.core.metric_names import KV_USED_BYTES
-from harness.core.model_store import resolve
-from harness.core.requests import PlannedRequest
+from harness.core.model_store import ModelFiles, resolve
+from harness.core.requests import Plan, PlannedRequest
+from harness.core.tokenizer import Tokenizer
 from harness.cores import available_cores, share_cores, worker_cores
 from harness.load.check import check_instants, check_load
 from harness.quality.phase import check_quality, engine_for_quality, measure_quality
@@ -29,6 +30,9 @@ from harness.telemetry.sampler import Sampler
 from harness.telemetry.sources import EngineMetrics, ProcessTree, optional_sources
 from harness.worker_count import worker_count
 from workloads.registry import draw_plan
+
+# Fills the findings of one run while an engine answers.
+Measuring = Callable[[Prepared, Findings, RunWriter, Screen], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,17 @@ def prepare(config: Config, screen: Screen) -> Prepared:
         backend.check(model)
         check_quality(config.quality, backend, model.geometry)
         tokenizer = model.tokenizer()
+    plan = draw(config, model, tokenizer, screen)
+    # Cores are shared out only where the engine runs here.
+    ours = config.backend.base_url is None
+    available, pin = available_cores(), config.hardware.pin
+    workers = worker_count(config.load, plan, kept_capacity(), len(available))
+    cores = share_cores(available, pin, workers) if ours else worker_cores(available, pin, workers)
+    return Prepared(config, model, tokenizer, backend, plan, cores, workers)
+
+
+def draw(config: Config, model: ModelFiles, tokenizer: Tokenizer, screen: Screen) -> Plan:
+    """The plan that this configuration asks for. Raises UsageError."""
     with screen.phase(f"Drawing the {config.workload.name} workload"):
         plan = draw_plan(
             config.workload,
@@ -61,16 +76,16 @@ def prepare(config: Config, screen: Screen) -> Prepared:
             config.backend.context_length or model.geometry.context_length,
         )
     check_instants(config.load, plan.requests)
-    # Cores are shared out only where the engine runs here.
-    ours = config.backend.base_url is None
-    available, pin = available_cores(), config.hardware.pin
-    workers = worker_count(config.load, plan, kept_capacity(), len(available))
-    cores = share_cores(available, pin, workers) if ours else worker_cores(available, pin, workers)
-    return Prepared(config, model, tokenizer, backend, plan, cores, workers)
+    return plan
 
 
-def execute(prepared: Prepared, screen: Screen, sweep: str | None) -> Outcome:
-    """Measure and record. Never raises for a failed run: the outcome says what happened, the record too."""
+def execute(
+    prepared: Prepared, screen: Screen, sweep: str | None, measuring: Measuring | None = None
+) -> Outcome:
+    """Measure and record. Never raises for a failed run: the outcome says what happened, the record too.
+
+    measuring: what to do instead of `speed_and_quality`, for runs that share an engine.
+    """
     config = prepared.config
     started_at = datetime.now(UTC)
     findings = Findings()
@@ -78,7 +93,7 @@ def execute(prepared: Prepared, screen: Screen, sweep: str | None) -> Outcome:
     error: Exception | None = None
     with RunWriter(Path(config.results_dir), new_run_id(config.backend.name, config.workload.name)) as writer:
         try:
-            speed_and_quality(prepared, findings, writer, screen)
+            (measuring or speed_and_quality)(prepared, findings, writer, screen)
         except KeyboardInterrupt:
             error, interrupted = HarnessError("interrupted"), True
         except Exception as raised:  # recorded, then told by the session; a sweep goes on
@@ -120,9 +135,17 @@ def speed_and_quality(prepared: Prepared, findings: Findings, writer: RunWriter,
 
 
 def measure_speed(
-    prepared: Prepared, server: Server, findings: Findings, writer: RunWriter, screen: Screen
+    prepared: Prepared,
+    server: Server,
+    findings: Findings,
+    writer: RunWriter,
+    screen: Screen,
+    stop: Callable[[Progress], bool] = lambda progress: False,
 ) -> None:
-    """Warm up with prompts of their own, then drive the load while telemetry looks on."""
+    """Warm up with prompts of their own, then drive the load while telemetry looks on.
+
+    stop: asked about ten times a second while the load is measured; what it ends raises HarnessError.
+    """
     plan = prepared.plan
     if plan.warmup:
         with screen.measuring("Warming up", len(plan.warmup)) as show:
@@ -137,7 +160,14 @@ def measure_speed(
         try:
             with screen.measuring("Measuring", total) as show:
                 job = _client_job(prepared, server, plan.requests, "measured", writer)
-                findings.measurement = measure(job, _reporter(show, sampler), lambda: server.alive)
+                report, stopped = _reporter(show, sampler), False
+
+                def look(progress: Progress) -> None:
+                    nonlocal stopped
+                    report(progress)
+                    stopped = stopped or stop(progress)
+
+                findings.measurement = measure(job, look, lambda: server.alive and not stopped)
         finally:
             findings.engine_alive = server.alive
     findings.telemetry = sampler.frame()

@@ -7,10 +7,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from harness.config import Config
-from harness.core.errors import HarnessError, UsageError
+from harness.core.errors import HarnessError, Oversaturated, UsageError
 from harness.recording import record_failure
 from harness.run import Outcome, execute, prepare
 from harness.screen import Screen
+from harness.search.options import ProbeOptions
+from harness.search.probing import run_probes
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells say it
 
@@ -42,7 +44,10 @@ class Session:
             for repeat in range(config.repeats):
                 suffix = f", repeat {repeat + 1} of {config.repeats}" if config.repeats > 1 else ""
                 self.screen.heading(f"{config.workload.name} on {config.backend.name}{suffix}")
-                self._add(execute(prepare(config, self.screen), self.screen, self._sweep_name()))
+                if isinstance(config.load, ProbeOptions):
+                    run_probes(config, self.screen, self._sweep_name(), self._add)
+                else:
+                    self._add(execute(prepare(config, self.screen), self.screen, self._sweep_name()))
                 if self.interrupted:
                     return
         except KeyboardInterrupt:
@@ -58,7 +63,7 @@ class Session:
     def _add(self, outcome: Outcome) -> None:
         self.outcomes.append(outcome)
         self.interrupted |= outcome.interrupted
-        if outcome.error is None or outcome.interrupted:
+        if outcome.error is None or outcome.interrupted or isinstance(outcome.error, Oversaturated):
             return
         if isinstance(outcome.error, HarnessError):
             self.screen.error(outcome.error)
@@ -92,7 +97,11 @@ class Session:
             )
             self.screen.warn(f"Interrupted: what was measured is kept and marked partial.{rest}")
             return INTERRUPTED
-        failed = [outcome for outcome in self.outcomes if outcome.status != "complete"]
+        failed = [
+            outcome
+            for outcome in self.outcomes
+            if outcome.status != "complete" and not isinstance(outcome.error, Oversaturated)
+        ]
         if not failed:
             return 0 if reported else HarnessError.exit_code
         if all(isinstance(outcome.error, UsageError) for outcome in failed) and len(failed) == len(

@@ -31,3 +31,7 @@ class EndpointError(EngineError):
 
 class RecordError(HarnessError):
     """A recorded run is missing, damaged, or of a schema this version cannot read."""
+
+
+class Oversaturated(HarnessError):
+    """A probe of a search was ended on purpose: the server fell behind. It is an answer, not a failure."""

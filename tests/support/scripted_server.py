@@ -38,8 +38,9 @@ class StampedProtocol(asyncio.StreamReaderProtocol):
 class Server:
     """State shared by the connections."""
 
-    def __init__(self, default: Script) -> None:
+    def __init__(self, default: Script, slots: int | None = None) -> None:
         self.default = default
+        self.slots = asyncio.Semaphore(slots) if slots else contextlib.nullcontext()
         self.by_key: dict[str, Script] = {}
         self.in_order: list[Script] = []
         self.record: list[dict[str, Any]] = []
@@ -109,7 +110,8 @@ class Server:
         if not message.get("stream"):
             script = Script(body=_whole(message, chat, script), content_type="application/json")
         try:
-            return await Answer(writer, script, message, chat, entry).run()
+            async with self.slots:  # answered so many at a time, the others in order of arrival
+                return await Answer(writer, script, message, chat, entry).run()
         except ConnectionError:
             entry["client_left"] = True
             raise
@@ -324,7 +326,7 @@ def _echo(message: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _main(options: argparse.Namespace) -> None:
-    server = Server(Script(ttft_ms=options.ttft_ms, itl_ms=options.itl_ms))
+    server = Server(Script(ttft_ms=options.ttft_ms, itl_ms=options.itl_ms), options.slots)
     tls = None
     if options.certificate:
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -349,6 +351,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--ttft-ms", type=float, default=5.0)
     parser.add_argument("--itl-ms", type=float, default=1.0)
+    parser.add_argument("--slots", type=int, help="how many requests are answered at a time (default: all)")
     parser.add_argument("--leash", action="store_true", help="end with standard input")
     parser.add_argument("--certificate", help="PEM file with key and certificate: serve https")
     options = parser.parse_args()

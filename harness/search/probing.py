@@ -1,0 +1,181 @@
+"""Runs probes one after another against one engine: each is a recorded run, with a plan of its own."""
+
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from harness.config import Config
+from harness.core.errors import EngineError, HarnessError, Oversaturated
+from harness.core.requests import Plan
+from harness.metrics.slo import SloOptions
+from harness.recording import Findings, Prepared
+from harness.records.ids import new_run_id
+from harness.records.reader import read_run
+from harness.records.writer import RunWriter
+from harness.run import Outcome, draw, execute, measure_speed, prepare
+from harness.screen import Screen
+from harness.search.bracket import Tried, next_value
+from harness.search.check import check_probes
+from harness.search.options import ProbeOptions, SearchOptions, SweepRateOptions
+from harness.search.results import Probe, Result
+from harness.search.saturation import Saturation, expected_in_flight
+from harness.search.verdict import judge
+from harness.serving import Server, serve
+
+_SPARE = 1.2  # requests drawn beyond those expected, since random arrivals and turns can be more
+Next = Callable[[Sequence[Probe]], float | None]
+Add = Callable[[Outcome], None]
+
+
+def run_probes(config: Config, screen: Screen, sweep: str, add: Add) -> None:
+    """Search or sweep; every outcome goes to `add`, the result to the screen and to results_dir/searches.
+
+    Raises UsageError or ModelError before anything starts, EngineError where the engine does not come up.
+    """
+    load = config.load
+    if not isinstance(load, ProbeOptions):
+        raise TypeError(f"load={load.name} is a single run")
+    check_probes(config, load)
+    name = new_run_id(config.backend.name, config.workload.name)
+    series = _Series(config, load, screen, sweep, add)
+    value = series.next_value()
+    first = prepare(series.config_of(value or 0.0), screen)
+    folder = Path(config.results_dir) / "searches"
+    _make(folder)
+    verb = "Reaching" if config.backend.base_url else "Starting"
+    starting = screen.phase(f"{verb} {config.backend.name}")
+    log = folder / f"{name}.engine.log"
+    try:
+        with serve(first.backend, first.model, first.cores, log, starting) as server:
+            series.run(first, server)
+    finally:
+        if series.probes:
+            result = Result(name, sweep, load, config, tuple(series.probes))
+            result.write(folder / f"{name}.json")
+            screen.result(result.table())
+            screen.result(result.sentence())
+
+
+def next_of(load: ProbeOptions) -> Next:
+    """Which value comes after the probes so far; None where that was all."""
+    if isinstance(load, SearchOptions):
+        rules = load.rules()
+        return lambda probes: next_value([Tried(p.value, bool(p.met)) for p in probes], rules)
+    if isinstance(load, SweepRateOptions):
+        rates = load.rates
+        return lambda probes: rates[len(probes)] if len(probes) < len(rates) else None
+    raise TypeError(f"load={load.name} has no order of values")
+
+
+def derived_seed(seed: int, probe: int) -> int:
+    """A seed of each probe's own, so that no two send the same prompts."""
+    digest = hashlib.sha256(f"{seed}/probe/{probe}".encode()).digest()
+    return int.from_bytes(digest[:8]) % 1_000_000  # short, since reports show it
+
+
+@dataclass
+class _Series:
+    """The probes of one search or sweep."""
+
+    config: Config
+    load: ProbeOptions
+    screen: Screen
+    sweep: str
+    add: Add
+    probes: list[Probe] = field(default_factory=list)
+    _turns: float = 1.0  # requests a session, on average
+
+    def next_value(self) -> float | None:
+        return next_of(self.load)(self.probes)
+
+    def config_of(self, value: float) -> Config:
+        """The configuration of the next probe, as an ordinary run."""
+        workload = self.config.workload
+        sessions = self.load.sessions(value)
+        if sessions is not None and workload.requests is not None:
+            wanted = math.ceil(sessions * self._turns * _SPARE)
+            wanted = min(wanted, self.load.requests) if self.load.requests is not None else wanted
+            workload = replace(workload, requests=max(workload.requests, wanted))
+        seed = derived_seed(self.config.seed, len(self.probes))
+        return replace(self.config, seed=seed, load=self.load.probe(value), workload=workload)
+
+    def run(self, first: Prepared, server: Server) -> None:
+        """Probe after probe, until there is no more to try or something really failed."""
+        self._turns = _turns(first.plan)
+        while (value := self.next_value()) is not None:
+            self.screen.heading(f"Probe {len(self.probes) + 1}: {value:g} {self.load.unit}")
+            config = self.config_of(value)
+            prepared = first
+            if config != first.config:
+                prepared = replace(
+                    first, config=config, plan=draw(config, first.model, first.tokenizer, self.screen)
+                )
+            outcome = self._probe(value, prepared, server)
+            self.add(outcome)
+            if outcome.run_id is None or outcome.interrupted:
+                return
+            probe = self._judged(value, outcome, self.config.slo)
+            self.probes.append(probe)
+            self.screen.say(f"  {probe.words}")
+            self._refuse_to_go_on(outcome, server)
+
+    def _probe(self, value: float, prepared: Prepared, server: Server) -> Outcome:
+        saturation = Saturation(self.load.most_in_flight, self._expected(value))
+        watched = prepared.config.load.open_loop
+
+        def measuring(prepared: Prepared, findings: Findings, writer: RunWriter, screen: Screen) -> None:
+            findings.launch["speed"] = server.launch
+            try:
+                if watched:
+                    measure_speed(prepared, server, findings, writer, screen, saturation.look)
+                else:
+                    measure_speed(prepared, server, findings, writer, screen)
+            except HarnessError as error:
+                if saturation.reason is None or isinstance(error, EngineError):
+                    raise
+                raise Oversaturated(f"The probe was ended: {saturation.reason}.") from None
+
+        return execute(prepared, self.screen, self.sweep, measuring)
+
+    def _expected(self, value: float) -> float | None:
+        """Requests in flight that a server which keeps up would have, by the last probe that was not missed."""
+        for probe in reversed(self.probes):
+            rate, e2e_ms = (
+                probe.summary.get("requests_per_s"),
+                (probe.summary.get("e2e_ms") or {}).get("mean"),
+            )
+            if probe.met is not False and probe.status == "complete" and rate and e2e_ms:
+                return expected_in_flight(rate, e2e_ms, value, probe.value)
+        return None
+
+    def _judged(self, value: float, outcome: Outcome, slo: SloOptions) -> Probe:
+        run = read_run(outcome.run_id or "", Path(self.config.results_dir))
+        verdict = judge(run, slo, self.load.attainment)
+        stopped = str(outcome.error) if isinstance(outcome.error, Oversaturated) else None
+        return Probe(
+            value, run.id, run.status, verdict.met, verdict.text, verdict.enough, stopped, dict(run.summary)
+        )
+
+    def _refuse_to_go_on(self, outcome: Outcome, server: Server) -> None:
+        """A probe whose requests all failed is a miss only where the server has answered at a lower load."""
+        if outcome.error is None or isinstance(outcome.error, Oversaturated):
+            return
+        answered = any(probe.status == "complete" for probe in self.probes)
+        measured = bool(self.probes[-1].summary)
+        if not (server.alive and answered and measured):
+            raise EngineError("The search ended, since a probe failed for another reason than its load.")
+
+
+def _turns(plan: Plan) -> float:
+    return len(plan.requests) / max(1, len({request.session for request in plan.requests}))
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise HarnessError(
+            f"{folder} cannot be made ({error.strerror}). Choose another place with results_dir=FOLDER."
+        ) from error
