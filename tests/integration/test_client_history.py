@@ -43,10 +43,12 @@ def chat(session: int, turns: int = 3, think_s: float = 0.05) -> list[PlannedReq
     return requests
 
 
-@pytest.mark.parametrize("token_ids", [False, True])
-def test_prompts_hold_the_true_answers(server: ScriptedServer, tmp_path: Path, token_ids: bool) -> None:
+@pytest.mark.parametrize(("token_ids", "workers"), [(False, 1), (True, 1), (True, 2)])
+def test_prompts_hold_the_true_answers(
+    server: ScriptedServer, tmp_path: Path, token_ids: bool, workers: int
+) -> None:
     server.play(Script(token_ids=token_ids, texts=[" word", " other"]))
-    measured = measure(job(server.base_url, chat(0) + chat(1), tmp_path), quiet)
+    measured = measure(job(server.base_url, chat(0) + chat(1), tmp_path, workers=workers), quiet)
     assert measured.requests["ok"].all()
     answer = [0, 1, 2] if token_ids else [WORDS.index(word) for word in (" word", " other", " word")]
     for session in (0, 1):
