@@ -47,7 +47,8 @@ def test_gamma_gaps_have_their_distribution(cv: float) -> None:
     assert stats.kstest(gaps, expected.cdf).pvalue > 0.01
 
 
-RAMPS = st.tuples(st.floats(0, 50), st.floats(0, 50), st.floats(0.5, 100)).filter(lambda r: r[0] + r[1] > 0.1)
+RATES = st.just(0.0) | st.floats(0.01, 50)
+RAMPS = st.tuples(RATES, RATES, st.floats(0.5, 100)).filter(lambda ramp: ramp[0] + ramp[1] > 0)
 
 
 @given(ramp=RAMPS, number=st.integers(0, 500))
