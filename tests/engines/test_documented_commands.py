@@ -104,7 +104,8 @@ def test_harness_command(command: str, tmp_path: Path):
             f"backend.base_url={server.base_url}" if argument.startswith("backend.base_url=") else argument
             for argument in arguments
         ]
-        done = run([*arguments, *SMALL, *quality], tmp_path)
+        few = ["load.probes=2"] if "load=search" in arguments else []
+        done = run([*arguments, *SMALL, *quality, *few], tmp_path)
     assert done.status == 0, done.err
     found = records(tmp_path / "results")
     assert found
