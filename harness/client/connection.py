@@ -62,6 +62,7 @@ class Connection(asyncio.Protocol):
         self._feed: Any = self._parser.feed_data
         self._exchange: Exchange | None = None
         self._now = 0
+        self._before_ns = 0  # of the read before
         self._parts: list[bytes] = []
         self._acked_before = 0
         self._acked_at_end: int | None = None
@@ -145,7 +146,7 @@ class Connection(asyncio.Protocol):
             return
         self._now = now
         self._started = True
-        exchange.last_read_ns = now
+        self._before_ns, exchange.last_read_ns = exchange.last_read_ns, now
         exchange.reads += 1
         try:
             self._feed(data)
@@ -181,6 +182,10 @@ class Connection(asyncio.Protocol):
             if self._unbroken > LONGEST_LINE_BYTES and (b"\n" in body or b"\r" in body):
                 self._unbroken = 0
             self._counters[CHUNKS] += 1
+            if body[:1] == b":" and b"\ndata" not in body and b"\rdata" not in body:
+                # Comments that keep the connection open are no progress: patience runs on.
+                exchange.last_read_ns = self._before_ns
+                exchange.reads -= 1
             if exchange.kept is not None:
                 exchange.kept.append(body)
         else:

@@ -52,13 +52,11 @@ def _own_cores(cpus: Sequence[int] | None, number: int, count: int) -> tuple[int
     return (cpus[number],)
 
 
-def check_open_files(in_flight: int | None, workers: int, most: int | None = None) -> None:
+def check_open_files(in_flight: int, workers: int, most: int | None = None) -> None:
     """Raise UsageError where the open files a worker may have do not suffice for its part of `in_flight`.
 
     most: the limit up to which a process may raise its own; None asks the system.
     """
-    if in_flight is None:
-        return
     if most is None:
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = -(-in_flight // workers) + _OTHER_FILES

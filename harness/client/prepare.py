@@ -41,7 +41,6 @@ def prepare(job: ClientJob) -> Prepared:
     """Write the files the client reads, and make its setup. Raises UsageError for a job that cannot be."""
     check_load(job.load)
     _check_cpus(job.cpus)
-    check_open_files(job.load.concurrency, job.workers)
     address = Address.parse(job.endpoint.base_url)
     if address.tls:
         job.endpoint.trust.context()
@@ -49,6 +48,8 @@ def prepare(job: ClientJob) -> Prepared:
     requests = list(job.requests)
     if measured and job.load.requests is not None:
         requests = requests[: job.load.requests]
+    if job.load.concurrency is not None:
+        check_open_files(min(job.load.concurrency, len(requests)), job.workers)
     if job.api == "chat" and not all(request.messages for request in requests):
         raise UsageError(
             "api=chat needs messages, and this workload has token ids only. Choose backend.api=completions."

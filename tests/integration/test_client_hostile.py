@@ -1,5 +1,6 @@
 """Servers that never stop talking, and addresses of the other family: a clear error, and bounded memory."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.support.raw_server import Send, raw_server
 
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 LAST = b'data: {"choices":[{"index":0,"text":" word","finish_reason":"stop"}]}\n\n'
+TOKEN = b'data: {"choices":[{"index":0,"text":" word","finish_reason":null}]}\n\n'
 MiB = 1 << 20
 
 
@@ -66,6 +68,26 @@ def test_a_hundred_megabytes_of_nothing(
     assert measured.requests["error_detail"].str.contains(words).all()
     assert measured.client["peak_memory_bytes"] - usual_memory < 16 * MiB
     assert (tmp_path / "measured.journal").stat().st_size < 8 * MiB
+
+
+@pytest.mark.parametrize(("first", "error"), [(b"", "first_token"), (TOKEN * 2, "between_tokens")])
+def test_comments_that_keep_a_connection_open_are_no_progress(
+    tmp_path: Path, first: bytes, error: str
+) -> None:
+    def pings(send: Send) -> None:
+        send(STREAM)
+        if first:
+            time.sleep(0.02)
+            send(first)
+            time.sleep(0.02)
+        while True:
+            send(b": ping\n\n")
+            time.sleep(0.02)
+
+    options = load(concurrency=1, first_token_timeout_s=0.4, token_timeout_s=0.3)
+    with raw_server(pings) as url:
+        rows = measure(job(url, plan(1), tmp_path, options), quiet).requests
+    assert rows["error"][0] == f"timeout_{error}"
 
 
 def test_the_other_family_of_addresses(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """Several measuring processes leave what one would leave."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ from harness.client import Progress, measure
 from harness.load.options import LoadOptions
 from harness.records.schema import EVENT_COLUMNS, REQUEST_COLUMNS
 from tests.support.client_jobs import job, load, plan, quiet
+from tests.support.command_line import ROOT
 from tests.support.fixtures import ScriptedServer
 from tests.support.scripts import Script
 
@@ -128,3 +131,26 @@ def test_never_more_workers_than_slots(server: ScriptedServer, tmp_path: Path) -
     options: LoadOptions = load(concurrency=1)
     measured = measure(job(server.base_url, plan(3), tmp_path, options, workers=4), quiet)
     assert measured.client["workers"] == 1 and measured.requests["ok"].all()
+
+
+def test_more_streams_than_the_system_lets_a_process_open(tmp_path: Path) -> None:
+    """With a hard limit of 300 files: 250 streams are too many for one process, and not for two."""
+    code = f"""
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300))
+from pathlib import Path
+from harness.client.prepare import prepare
+from harness.core.errors import UsageError
+from tests.support.client_jobs import job, load, plan
+for count, workers in ((250, 2), (100, 1), (250, 1)):
+    options = load(concurrency=250)
+    try:
+        prepare(job("http://127.0.0.1:9", plan(count), Path({str(tmp_path)!r}), options, workers=workers))
+        print(count, workers, "fine")
+    except UsageError as error:
+        print(count, workers, error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    fine, also_fine, refused = done.stdout.splitlines()
+    assert fine.endswith("fine") and also_fine.endswith("fine")
+    assert "ulimit -Hn" in refused and "load.workers" in refused and "300" in refused

@@ -246,6 +246,13 @@ def test_trailers_and_extensions_that_never_end() -> None:
         assert got.notes == ["lost", "bad_response"] and len(got.calls) * len(more) < 1 << 19
 
 
+def test_long_extensions_between_short_chunks_are_no_head_without_end() -> None:
+    stream = [json_event(choice(text="a")).data] * 200 + [LAST]
+    chunks = [piece for data in stream for piece in (b"%x;%b\r\n" % (len(data), b"e" * 4000), data + b"\r\n")]
+    got = receive([OK + CHUNKED, *chunks, b"0\r\n\r\n"])
+    assert got.notes == REUSED and len(outcome_of(got.raw).events) == 201
+
+
 def test_a_line_that_never_ends() -> None:
     got = receive([OK + b"\r\ndata: ", *[b"x" * 65536] * 2000])
     assert got.notes == ["lost", "oversized"] and len(got.calls) <= 34
