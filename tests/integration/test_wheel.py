@@ -48,6 +48,7 @@ def test_the_wheel_holds_four_packages(wheel: Path):
     }
     assert "conf/workload/rag.yaml" in names
     assert any(name.startswith("harness/report/templates/") for name in names)
+    assert "harness/calibrate/truth_server.c" in names
 
 
 def test_it_runs_installed_in_another_folder(wheel: Path, server: ScriptedServer, tmp_path: Path):
