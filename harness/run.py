@@ -19,7 +19,7 @@ from harness.core.model_store import ModelFiles, resolve
 from harness.core.requests import Plan, PlannedRequest
 from harness.core.tokenizer import Tokenizer
 from harness.cores import available_cores, share_cores, worker_cores
-from harness.load.check import check_instants, check_load
+from harness.load.check import check_instants, check_load, short_plan
 from harness.quality.phase import check_quality, engine_for_quality, measure_quality
 from harness.recording import Findings, Prepared, bare_record, build_record, tables
 from harness.records.ids import new_run_id
@@ -76,6 +76,8 @@ def draw(config: Config, model: ModelFiles, tokenizer: Tokenizer, screen: Screen
             config.backend.context_length or model.geometry.context_length,
         )
     check_instants(config.load, plan.requests)
+    if short := short_plan(config.load, len({request.session for request in plan.requests})):
+        screen.warn(short)
     return plan
 
 

@@ -18,6 +18,7 @@ from harness.load.stages import parse_stages
 
 _TIMEOUTS = ("connect_timeout_s", "first_token_timeout_s", "token_timeout_s", "request_timeout_s")
 _ARRIVALS = ("even", "poisson")
+_ENOUGH = 0.8  # of the sessions expected: random arrivals may be fewer
 
 
 def check_load(load: LoadOptions) -> None:
@@ -69,6 +70,17 @@ def check_instants(load: LoadOptions, requests: Sequence[PlannedRequest]) -> Non
             "load=trace replays recorded instants, and this workload has none. "
             "Choose workload=trace workload.path=FILE, or another load."
         )
+
+
+def short_plan(load: LoadOptions, sessions: int) -> str | None:
+    """What to say where a plan of so many sessions is over well before the load's bound by time, else None."""
+    expected = load.offered_sessions
+    if expected is None or load.requests is not None or sessions >= _ENOUGH * expected:
+        return None
+    return (
+        f"The plan holds {sessions} sessions, and about {expected:.0f} are due within the {load.bound_s:g} s of "
+        f"load={load.name}: the run will end by count. Raise workload.requests to load it for the whole time."
+    )
 
 
 def _closed(load: ClosedOptions) -> None:

@@ -65,6 +65,11 @@ class LoadOptions:
         """The most sessions per second that are ever offered on average; 0 where that is not known."""
         return self.rate or 0.0
 
+    @property
+    def offered_sessions(self) -> float | None:
+        """Sessions expected until a bound by time, None where there is no such bound or no rate."""
+        return None if self.bound_s is None or self.rate is None else self.rate * self.bound_s
+
     def arrival(self, seed: int, instants: Sequence[float | None]) -> Settings:
         """Settings of the measured phase's arrival process.
 
@@ -155,6 +160,14 @@ class RampOptions(LoadOptions):
         """The larger end."""
         return max(self.rate or 0.0, self.rate_end)
 
+    @property
+    def offered_sessions(self) -> float | None:
+        """The integral of the rate: a part of the ramp, or all of it and what follows at its end."""
+        rate, bound_s = self.rate or 0.0, self.bound_s or 0.0
+        rising_s = min(bound_s, self.ramp_s)
+        reached = rate + (self.rate_end - rate) * rising_s / self.ramp_s
+        return (rate + reached) / 2 * rising_s + self.rate_end * (bound_s - rising_s)
+
     def arrival(self, seed: int, instants: Sequence[float | None]) -> Settings:
         """The inverse of the integrated rate."""
         return {
@@ -184,6 +197,15 @@ class StepsOptions(LoadOptions):
     def peak_rate(self) -> float:
         """That of the highest stage."""
         return max(rate for rate, _ in parse_stages(self.stages))
+
+    @property
+    def offered_sessions(self) -> float | None:
+        """The integral of the rate: the stages as far as the bound lets them come, the last one staying."""
+        stages, left_s, offered = parse_stages(self.stages), self.bound_s or 0.0, 0.0
+        for rate, seconds in stages:
+            offered += rate * min(seconds, left_s)
+            left_s = max(0.0, left_s - seconds)
+        return offered + stages[-1][0] * left_s
 
     def arrival(self, seed: int, instants: Sequence[float | None]) -> Settings:
         """The inverse of the integrated rate."""

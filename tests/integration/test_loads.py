@@ -80,3 +80,35 @@ def test_a_trace_is_replayed_by_a_command(server: ScriptedServer, tmp_path: Path
     assert record["fingerprint"]["sources"]["trace_requests"] == 5
     refused = run(["harness", *overrides, "load=trace"], tmp_path)
     assert refused.status == 2 and "workload=trace" in refused.err
+
+
+def test_a_rate_that_cannot_be_held_is_told_and_the_drain_is_bounded(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    """20 are due within a second, one at a time may be in flight, and each takes 400 ms."""
+    server.play(Script(ttft_ms=400, itl_ms=1))
+    chosen = ["load=constant", "load.rate=20", "load.concurrency=1", "load.duration_s=1", "load.drain_s=0.5"]
+    small = ["workload.turns=1", "workload.output_tokens=2", "workload.prompt_tokens=160", "load.warmup=0"]
+    done = run(
+        ["harness", "backend=endpoint", f"backend.base_url={server.base_url}", *chosen, *small], tmp_path
+    )
+    assert done.status == 0, done.err
+    (record,) = records(tmp_path / "results")
+    assert record["window"]["bounded_by"] == "time"
+    counted = record["summary"]["requests"]
+    assert 1 <= counted["ok"] <= 3
+    assert counted["ok"] + counted["errors"]["timeout_drain"] == 20
+    (check,) = [check for check in record["validity"] if check["check"] == "achieved_rate"]
+    assert check["ok"] is False and check["value"] < 0.3
+    assert "of the offered rate" in done.err
+    assert "will end by count" not in done.err
+
+
+def test_both_bounds_end_a_run_by_whichever_comes_first(server: ScriptedServer, tmp_path: Path) -> None:
+    server.play(Script(ttft_ms=5, itl_ms=1))
+    by_count = load(name="constant", rate=100.0, concurrency=None, requests=5, duration_s=60.0)
+    measured = measure(job(server.base_url, plan(20), tmp_path / "count", by_count), quiet)
+    assert len(measured.requests) == 5 and measured.requests["ok"].all()
+    by_time = load(name="constant", rate=100.0, concurrency=None, requests=15, duration_s=0.095)
+    measured = measure(job(server.base_url, plan(20), tmp_path / "time", by_time), quiet)
+    assert len(measured.requests) == 10 and measured.requests["ok"].all()

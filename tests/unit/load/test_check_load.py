@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from harness.config import SCHEMAS
 from harness.core.errors import UsageError
 from harness.load.arrivals import NAMES
-from harness.load.check import check_instants, check_load
+from harness.load.check import check_instants, check_load, short_plan
 from harness.load.options import LoadOptions
 from tests.support.client_jobs import load, plan
 
@@ -129,3 +129,31 @@ def test_a_replay_needs_recorded_instants() -> None:
         check_instants(defaults("trace"), requests)
     check_instants(defaults("poisson"), requests)
     check_instants(defaults("trace"), [replace(request, arrival_s=0.5) for request in requests])
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "expected"),
+    [
+        ("poisson", {"rate": 2, "duration_s": 30}, 60),
+        ("poisson", {"rate": 2}, None),
+        ("closed", {"duration_s": 30}, None),
+        ("ramp", {"rate": 1, "rate_end": 5, "ramp_s": 10}, 30),
+        ("ramp", {"rate": 1, "rate_end": 5, "ramp_s": 10, "duration_s": 5}, 10),
+        ("ramp", {"rate": 1, "rate_end": 5, "ramp_s": 10, "duration_s": 12}, 40),
+        ("steps", {"stages": ["1x10", "4x5"]}, 30),
+        ("steps", {"stages": ["1x10", "4x5"], "duration_s": 12}, 18),
+        ("steps", {"stages": ["1x10", "4x5"], "duration_s": 20}, 50),
+        ("trace", {"duration_s": 30}, None),
+    ],
+)
+def test_a_plan_that_ends_before_its_time_is_told(
+    name: str, changes: dict[str, Any], expected: float | None
+) -> None:
+    options = defaults(name, **changes)
+    assert options.offered_sessions == (None if expected is None else pytest.approx(expected))
+    if expected is None:
+        assert short_plan(options, 1) is None
+        return
+    assert short_plan(options, round(expected)) is None
+    assert f"about {expected:g} are due" in (short_plan(options, round(expected / 2)) or "")
+    assert short_plan(defaults(name, **{**changes, "requests": 3}), 3) is None  # bounded by count on purpose

@@ -152,6 +152,19 @@ def test_achieved_rate(stretch: float, never_sent: int, ok: bool):
     assert verdict("achieved_rate", Schedule(slots=1), open_loop=True, edit=edit)["ok"] is ok
 
 
+@pytest.mark.parametrize(("apart_ms", "ok"), [(0.0, True), (0.4, True), (100.0, False)])
+def test_achieved_rate_of_requests_that_are_all_due_at_once(apart_ms: float, ok: bool):
+    """They leave one after another, within the lag that is allowed or over seconds (a bound on concurrency)."""
+
+    def edit(requests: pd.DataFrame, events: pd.DataFrame, telemetry: pd.DataFrame) -> None:
+        rows = requests.index[requests["phase"] == "measured"]
+        due = int(requests.loc[rows, "scheduled_ns"].min())
+        requests.loc[rows, "scheduled_ns"] = due
+        requests.loc[rows, "sent_ns"] = [due + round(place * apart_ms * 1e6) for place in range(len(rows))]
+
+    assert verdict("achieved_rate", Schedule(slots=1), open_loop=True, edit=edit)["ok"] is ok
+
+
 def test_achieved_rate_is_not_asked_of_a_closed_loop():
     assert verdict("achieved_rate")["ok"] is None
 
