@@ -30,6 +30,7 @@ def highest(
 ) -> Limit:
     """Double from `start` until a probe does not hold, then halve the space in between `halvings` times.
 
+    One that does not hold is tried once more before it is believed.
     achieved: the field of a reading that says what the probe really came to, which is what counts: a server that
     falls behind offers less than it was asked for, and ends the search.
     """
@@ -39,6 +40,9 @@ def highest(
     while value <= ceiling:
         reading = probe(value)
         readings.append(reading)
+        if not holds(reading) and not reading.server_saturated:  # a moment's disturbance is no limit
+            reading = probe(value)
+            readings.append(reading)
         if reading.server_saturated:  # the client may hold more; this server cannot show it
             failed, limited_by = value, "server"
             if holds(reading):

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
+from harness.calibrate.errors import Spread
 from harness.calibrate.kept import Capacity
 from harness.calibrate.limits import MEAN_LIMIT_MS, holds
 from harness.calibrate.loads import Reading
@@ -18,23 +19,26 @@ _WHO = {
 def tables(readings: Sequence[Reading]) -> tuple[Table, Table]:
     """Errors and costs, one line a load. An error is the client's figure less the server's."""
     errors = _empty("Error in ms: mean / p99 / largest", "TTFT", "event gap", "TPOT", "E2E")
-    costs = _empty(
-        "Cost", "schedule lag p99", "events a read", "client µs a token", "parsing µs a token", "note"
-    )
+    costs = _empty("Cost", "lag p99", "events a read", "client µs a token", "parsing µs a token", "note")
     for one in readings:
         spreads = (one.errors.ttft, one.errors.gap, one.errors.tpot, one.errors.e2e)
-        errors.add_row(one.title, *(f"{each.mean:.2f} / {each.p99:.2f} / {each.max:.1f}" for each in spreads))
+        errors.add_row(one.title, *map(_shown, spreads))
         lag = "" if one.lag_p99_ms is None else f"{one.lag_p99_ms:.2f} ms"
         cells = (f"{one.events_per_read:.2f}", f"{one.client_us:.1f}", f"{one.parse_us:.1f}")
         costs.add_row(one.title, lag, *cells, _note(one))
     return errors, costs
 
 
+def _shown(spread: Spread) -> str:
+    mean = round(spread.mean, 2) + 0.0  # no minus before a zero
+    return f"{mean:.2f} / {spread.p99:.2f} / {spread.max:.1f}"
+
+
 def _empty(title: str, *columns: str) -> Table:
     shown = Table(title=title, title_justify="left", box=None, pad_edge=False, title_style="bold")
     shown.add_column("", no_wrap=True)
     for name in columns:
-        shown.add_column(name, justify="right")
+        shown.add_column(name, justify="right", no_wrap=True)
     return shown
 
 

@@ -39,16 +39,22 @@ def client_up_to(most: float):
 @pytest.mark.parametrize(
     "most, halvings, tried, found",
     [
-        (500, 0, [100, 200, 400, 800], 400),
-        (500, 2, [100, 200, 400, 800, 600, 500], 500),
-        (99, 2, [100, 50, 75], 75),
-        (0, 1, [100, 50], 0),
+        (500, 0, [100, 200, 400, 800, 800], 400),
+        (500, 2, [100, 200, 400, 800, 800, 600, 600, 500], 500),
+        (99, 2, [100, 100, 50, 75], 75),
+        (0, 1, [100, 100, 50, 50], 0),
     ],
 )
 def test_the_client_is_the_limit(most: float, halvings: int, tried: list[float], found: float):
     limit = highest(client_up_to(most), 100, 10_000, halvings, "tokens_per_s")
     assert [one.tokens_per_s for one in limit.readings] == tried
     assert limit.value == found and limit.limited_by == "client"
+
+
+def test_a_disturbance_is_no_limit():
+    disturbed = iter([reading(100), reading(200, ttft_ms=9.0), reading(200), reading(400)])
+    limit = highest(lambda rate: next(disturbed), 100, 400, 3, "tokens_per_s")
+    assert limit.value == 400 and limit.limited_by == "search" and len(limit.readings) == 4
 
 
 def test_the_server_is_not_the_clients_limit():
