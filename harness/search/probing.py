@@ -52,7 +52,7 @@ def run_probes(config: Config, screen: Screen, sweep: str, add: Add) -> None:
             series.run(first, server)
     finally:
         if series.probes:
-            result = Result(name, sweep, load, config, tuple(series.probes))
+            result = Result(name, sweep, load, config, tuple(series.probes), series.broken_off)
             result.write(folder / f"{name}.json")
             screen.result(result.table())
             screen.result(result.sentence())
@@ -85,6 +85,7 @@ class _Series:
     sweep: str
     add: Add
     probes: list[Probe] = field(default_factory=list)
+    broken_off: bool = True  # until it came to its end
     _turns: float = 1.0  # requests a session, on average
 
     def next_value(self) -> float | None:
@@ -94,7 +95,8 @@ class _Series:
         """The configuration of the next probe, as an ordinary run."""
         workload = self.config.workload
         sessions = self.load.sessions(value)
-        if sessions is not None and workload.requests is not None:
+        # a trace holds as many as it holds; any other workload is drawn as long as it is needed
+        if sessions is not None and workload.requests is not None and workload.name != "trace":
             wanted = math.ceil(sessions * self._turns * _SPARE)
             wanted = min(wanted, self.load.requests) if self.load.requests is not None else wanted
             workload = replace(workload, requests=max(workload.requests, wanted))
@@ -118,8 +120,9 @@ class _Series:
                 return
             probe = self._judged(value, outcome, self.config.slo)
             self.probes.append(probe)
-            self.screen.say(f"  {probe.words}")
             self._refuse_to_go_on(outcome, server)
+            self.screen.say(f"  {probe.words}")
+        self.broken_off = False
 
     def _probe(self, value: float, prepared: Prepared, server: Server) -> Outcome:
         saturation = Saturation(self.load.most_in_flight, self._expected(value))
@@ -165,6 +168,7 @@ class _Series:
         answered = any(probe.status == "complete" for probe in self.probes)
         measured = bool(self.probes[-1].summary)
         if not (server.alive and answered and measured):
+            self.probes[-1] = replace(self.probes[-1], met=None)
             raise EngineError("The search ended, since a probe failed for another reason than its load.")
 
 

@@ -22,8 +22,9 @@ SCHEMA = 1
 class Probe:
     """One recorded run of a series.
 
-    met: whether it met the SLO, None without one. found: what was held against each limit, in words. enough:
-    there were samples for every percentile. stopped: why it was ended early, None where it was not.
+    met: whether it met the SLO, None where that says nothing: there is none, or the probe broke.
+    found: what was held against each limit, in words. enough: there were samples for every percentile.
+    stopped: why it was ended early, None where it was not.
     """
 
     value: float
@@ -38,32 +39,36 @@ class Probe:
     @property
     def words(self) -> str:
         """The outcome on one line."""
-        verdict = {True: "met", False: "missed", None: "measured"}[self.met]
+        other = "failed" if self.status == "failed" else "measured"
+        verdict = {True: "met", False: "missed", None: other}[self.met]
         return f"{verdict}: {self.stopped or self.found or self.status}"
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """All probes of one series."""
+    """All probes of one series. broken_off: it ended before it had come to its own end."""
 
     name: str
     sweep: str
     load: ProbeOptions
     config: Config
     probes: tuple[Probe, ...]
+    broken_off: bool = False
 
     def found(self) -> Found | None:
         """The answer of a search, None for a sweep."""
         if not isinstance(self.load, SearchOptions):
             return None
-        tried = [Tried(probe.value, bool(probe.met)) for probe in self.probes]
-        return found_by(tried, self.load.rules())
+        tried = [Tried(probe.value, probe.met) for probe in self.probes if probe.met is not None]
+        return found_by(tried, self.load.rules()) if tried else None
 
     def sentence(self) -> str:
         """The answer, and how sure it is."""
         found = self.found()
-        if found is None:
-            return self._of_a_sweep()
+        told = self._of_a_sweep() if found is None else self._of_a_search(found)
+        return f"Broken off before its end. So far: {told}" if self.broken_off else told
+
+    def _of_a_search(self, found: Found) -> str:
         if found.value is None:
             return f"No load met the SLO: {found.missed:g} {self.load.unit}, the lowest tried, missed it."
         parts = [f"The highest load found within the SLO is {found.value:g} {self.load.unit}"]
@@ -73,7 +78,7 @@ class Result:
             )
         else:
             parts.append(f"{found.missed:g} missed it")
-        if not found.narrow:
+        if not found.narrow and not self.broken_off:
             parts.append("load.probes ended the search before load.tolerance was reached")
         parts.append("a repeat agreed" if found.repeated else "it was not repeated")
         if any(not probe.enough for probe in self.probes if probe.value in (found.value, found.missed)):
@@ -82,7 +87,7 @@ class Result:
 
     def _of_a_sweep(self) -> str:
         if all(probe.met is None for probe in self.probes):
-            return f"{len(self.probes)} rates were measured; no limit was set (slo.ttft_p95_ms=… and others)."
+            return f"{len(self.probes)} of the loads were measured, and none was held against an SLO."
         met = ", ".join(f"{probe.value:g}" for probe in self.probes if probe.met)
         return f"Rates that met the SLO: {met or 'none'} (of {len(self.probes)})."
 
@@ -126,6 +131,7 @@ class Result:
                 }
                 for probe in self.probes
             ],
+            "broken_off": self.broken_off,
             "answer": dataclasses.asdict(found) if found else None,
             "sentence": self.sentence(),
         }

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.command_line import leftovers, records, run
+from tests.support.command_line import leftovers, records, run, start
 from tests.support.fixtures import ScriptedServer, scripted_server
 
 # Two requests at a time, 100 ms to the first token and 5 × 20 ms for the others: 10 requests a second at most.
@@ -22,8 +22,8 @@ def bounded() -> Iterator[ScriptedServer]:
 
 
 def command(server: ScriptedServer, *more: str) -> list[str]:
-    overrides = ["backend=endpoint", f"backend.base_url={server.base_url}", "load.warmup=1", *more]
-    return ["harness", *SMALL, *sorted(overrides, key=lambda argument: not argument.startswith("load="))]
+    backend = ["backend=endpoint", f"backend.base_url={server.base_url}"]
+    return ["harness", *backend, *SMALL, "load.warmup=1", *more]
 
 
 def result_of(folder: Path) -> dict[str, Any]:
@@ -94,9 +94,24 @@ def test_what_cannot_be_is_refused_before_anything_starts(tmp_path: Path) -> Non
     assert not (tmp_path / "results").exists()
 
 
-def test_a_server_that_goes_away_ends_the_search(tmp_path: Path) -> None:
-    with scripted_server() as server:
-        chosen = ["load=search", "slo.ttft_p95_ms=1000", "load.duration_s=1", "load.first=2"]
-        done = run(command(server, *chosen, "backend.base_url=http://127.0.0.1:1"), tmp_path)
-    assert done.status == 1
-    assert "http://127.0.0.1:1" in done.err and "Traceback" not in done.err
+def test_a_server_that_dies_ends_the_search_and_what_was_found_is_kept(tmp_path: Path) -> None:
+    with scripted_server("--ttft-ms", "5", "--itl-ms", "1") as server:
+        chosen = [
+            "load=search",
+            "slo.ttft_p95_ms=1000",
+            "load.duration_s=1",
+            "load.first=4",
+            "load.requests=4",
+        ]
+        process = start(command(server, *chosen), tmp_path)
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("Probe 2"):
+                break
+        server.kill()
+        _, err = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "The search ended" in err and "Traceback" not in err
+    result = result_of(tmp_path)
+    assert result["broken_off"] and result["answer"]["value"] == 4
+    assert "Broken off" in result["sentence"]
