@@ -80,6 +80,7 @@ def build_record(
             engine_alive=findings.engine_alive if config.backend.base_url is None else None,
             shareable_prompt_tokens=_shareable_tokens(prepared.plan, requests),
             client_capacity=_capacity(measurement),
+            even_load=config.load.even,
         )
         validity = evaluate(evidence)
     marks = fingerprint(prepared.plan, prepared.model, prepared.backend.versions(), prepared.cores)

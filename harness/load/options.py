@@ -56,6 +56,11 @@ class LoadOptions:
         return True
 
     @property
+    def even(self) -> bool:
+        """Whether the load is meant to be the same from the first session to the last."""
+        return True
+
+    @property
     def bound_s(self) -> float | None:
         """Seconds after which nothing new is scheduled, None for no bound by time."""
         return self.duration_s
@@ -151,6 +156,11 @@ class RampOptions(LoadOptions):
     arrivals: str = MISSING
 
     @property
+    def even(self) -> bool:
+        """It changes on purpose."""
+        return False
+
+    @property
     def bound_s(self) -> float | None:
         """The ramp, or `duration_s` where that is set: it may cut the ramp short or stay at its end."""
         return self.duration_s if self.duration_s is not None else self.ramp_s
@@ -187,6 +197,11 @@ class StepsOptions(LoadOptions):
     arrivals: str = MISSING
 
     @property
+    def even(self) -> bool:
+        """It changes on purpose."""
+        return False
+
+    @property
     def bound_s(self) -> float | None:
         """All stages, or `duration_s` where that is set: it may cut them short or stay at the last one."""
         if self.duration_s is not None:
@@ -221,6 +236,11 @@ class TraceOptions(LoadOptions):
     """Replay of the instants that the plan holds. time_scale: factor on all of them (0.5: twice as fast)."""
 
     time_scale: float = MISSING
+
+    @property
+    def even(self) -> bool:
+        """It changes on purpose."""
+        return False
 
     def arrival(self, seed: int, instants: Sequence[float | None]) -> Settings:
         """The plan's own instants; `harness.load.check.check_instants` has seen that there are some."""

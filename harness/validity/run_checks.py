@@ -67,6 +67,8 @@ def _foreign_cache_hits(evidence: Evidence, limit: float) -> Outcome:
 
 
 def _steady(evidence: Evidence, limit: float) -> Outcome:
+    if not evidence.even_load:
+        return not_known("The load changed on purpose.")
     rows = evidence.window.requests(evidence.requests)
     ttft = latencies(rows.sort_values("scheduled_ns"))["ttft_ms"].dropna().to_numpy()
     if len(ttft) < _FEWEST_FOR_CHANGE:

@@ -157,3 +157,8 @@ def test_a_plan_that_ends_before_its_time_is_told(
     assert short_plan(options, round(expected)) is None
     assert f"about {expected:g} are due" in (short_plan(options, round(expected / 2)) or "")
     assert short_plan(defaults(name, **{**changes, "requests": 3}), 3) is None  # bounded by count on purpose
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_which_loads_change_on_purpose(name: str) -> None:
+    assert defaults(name).even is (name not in ("ramp", "steps", "trace"))

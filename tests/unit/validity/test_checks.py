@@ -300,6 +300,7 @@ def test_steady_state():
     assert verdict("steady_state", schedule)["ok"] is True
     assert verdict("steady_state", schedule, edit=second_half_slower)["ok"] is False
     assert verdict("steady_state", Schedule(requests=19))["ok"] is None
+    assert verdict("steady_state", schedule, edit=second_half_slower, even_load=False)["ok"] is None
 
 
 def test_steady_state_sees_a_token_rate_that_fell():
