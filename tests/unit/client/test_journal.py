@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.client.journal import Journal, read_journal
+from harness.client.journal import Journal, read_by_request, read_journal
 
 ENTRIES = st.lists(
     st.tuples(
@@ -29,6 +29,10 @@ def test_a_cut_loses_only_what_lies_behind_it(
     path.write_bytes(path.read_bytes()[:cut])
     kept = list(read_journal(path))
     assert kept == entries[: len(kept)]
+    grouped: dict[int, list[tuple[int, int, bytes]]] = {}
+    for kind, request, ns, payload in kept:
+        grouped.setdefault(request, []).append((kind, ns, payload))
+    assert list(read_by_request(path)) == sorted(grouped.items())
     sizes = [17 + len(payload) for *_, payload in entries]
     assert len(kept) == sum(1 for number in range(len(sizes)) if sum(sizes[: number + 1]) <= cut)
 
@@ -51,3 +55,4 @@ def test_a_full_disk_is_told() -> None:
 
 def test_a_missing_journal_is_empty(tmp_path: Path) -> None:
     assert list(read_journal(tmp_path / "none")) == []
+    assert list(read_by_request(tmp_path / "none")) == []
