@@ -158,4 +158,11 @@ def typed(composed: DictConfig) -> Config:
     for key, value, least in (("repeats", config.repeats, 1), ("seed", config.seed, 0)):
         if value < least:
             raise UsageError(f"{key}={value}: must be at least {least}.")
+    if not config.results_dir.strip():
+        raise UsageError("results_dir= is empty. Name a folder, such as results_dir=results.")
+    for key, limit in vars(config.slo).items():
+        if isinstance(limit, float) and limit <= 0:
+            raise UsageError(
+                f"slo.{key}={limit:g}: a limit is a number of milliseconds above 0, or null for none."
+            )
     return config

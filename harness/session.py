@@ -86,29 +86,37 @@ class Session:
         )
 
     def finish(self) -> int:
-        """Report what was recorded; returns the exit code."""
+        """Report what was measured; returns the exit code."""
+        measured = [outcome for outcome in self.outcomes if outcome.status != "failed"]
         recorded = [outcome.run_id for outcome in self.outcomes if outcome.run_id]
-        reported = not recorded or self._report(recorded)
-        if self.interrupted:
-            rest = (
-                f" {self.skipped} more {'run was' if self.skipped == 1 else 'runs were'} not started."
-                if self.skipped
-                else ""
+        reported = True
+        if measured:
+            reported = self._report(recorded)
+        elif recorded:
+            self.screen.say(
+                f"Nothing was measured. What is known of it: {self.results_dir / 'runs' / recorded[-1]}"
             )
-            self.screen.warn(f"Interrupted: what was measured is kept and marked partial.{rest}")
+        if self.interrupted:
+            self.screen.warn(self._interruption(bool(measured)))
             return INTERRUPTED
         failed = [
-            outcome
+            outcome.error
             for outcome in self.outcomes
             if outcome.status != "complete" and not isinstance(outcome.error, Oversaturated)
         ]
         if not failed:
             return 0 if reported else HarnessError.exit_code
-        if all(isinstance(outcome.error, UsageError) for outcome in failed) and len(failed) == len(
-            self.outcomes
-        ):
-            return UsageError.exit_code
-        return HarnessError.exit_code
+        only_usage = all(isinstance(error, UsageError) for error in failed)
+        return UsageError.exit_code if only_usage and not measured else HarnessError.exit_code
+
+    def _interruption(self, measured: bool) -> str:
+        what = (
+            "what was measured is kept and marked partial." if measured else "before anything was measured."
+        )
+        if not self.skipped:
+            return f"Interrupted: {what}"
+        rest = "1 more run was" if self.skipped == 1 else f"{self.skipped} more runs were"
+        return f"Interrupted: {what} {rest} not started."
 
     def _report(self, run_ids: list[str]) -> bool:
         """Whether the report was written and told."""

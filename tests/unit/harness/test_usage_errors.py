@@ -44,6 +44,8 @@ def explained(*overrides: str) -> str:
         ("seed=1.5", ["seed=1.5", "a whole number"]),
         ("repeats=0", ["repeats=0", "at least 1"]),
         ("seed=-1", ["seed=-1", "at least 0"]),
+        ("results_dir=", ["results_dir", "empty"]),
+        ("slo.ttft_ms=-1", ["slo.ttft_ms=-1", "above 0"]),
         ("rag", ["'rag'", "KEY=VALUE"]),
         ("results_dir=[", ["cannot be read"]),
     ],
