@@ -85,7 +85,8 @@ async def _measure(setup: Setup, journal: Journal, counters: memoryview) -> dict
     link = await _start_history(setup, driver, journal)
     await pool.prepare()
     ready = pool.opened
-    first = go_first()
+    # Only on cores of its own: elsewhere it would push aside the very engine it measures.
+    first = setup.cpus is not None and go_first()
     start_ns = await _common_start(counters, stopped) if setup.workers > 1 else None
     vitals.start()
     if not (stopped or mistakes):
