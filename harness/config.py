@@ -4,7 +4,7 @@ Types and the shape live here; every default value lives in conf/. Importing thi
 loads no engine.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
@@ -110,6 +110,8 @@ class RootSchema(Config):
 
     experiment: Any = None
 
+
+_RECORDED_WORKLOADS = ("file", "trace")
 
 # Which dataclass types which choice: SCHEMAS[group][name] is what /schema/GROUP@_here_: NAME means in conf/.
 SCHEMAS: dict[str, dict[str, type]] = {

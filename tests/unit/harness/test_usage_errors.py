@@ -99,3 +99,16 @@ def test_every_choice_composes_to_typed_options(workload: str, backend: str):
 def test_every_load_and_quality_composes(load: str, quality: str):
     config = typed(compose("config", overrides=[f"load={load}", f"quality={quality}", "slo=interactive"]))
     assert (config.load.name, config.quality.name, config.slo.name) == (load, quality, "interactive")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "drawn"),
+    [
+        (["workload=rag", "workload.requests=6", "load.requests=40"], 40),
+        (["workload=rag", "workload.requests=6", "load.requests=3"], 6),
+        (["workload=rag", "workload.requests=6"], 6),
+        (["workload=file", "workload.requests=6", "load.requests=40"], 6),
+    ],
+)
+def test_as_many_requests_are_drawn_as_shall_be_measured(overrides: list[str], drawn: int):
+    assert typed(compose("config", overrides=overrides)).workload.requests == drawn
