@@ -167,4 +167,15 @@ def typed(composed: DictConfig) -> Config:
             raise UsageError(
                 f"slo.{key}={limit:g}: a limit is a number of milliseconds above 0, or null for none."
             )
-    return config
+    return _with_enough_requests(config)
+
+
+def _with_enough_requests(config: Config) -> Config:
+    """Who asks to measure more requests than the workload draws wants more of them drawn.
+
+    A plan that was recorded elsewhere holds what it holds.
+    """
+    wanted, drawn = config.load.requests, config.workload.requests
+    if wanted is None or drawn is None or wanted <= drawn or config.workload.name in _RECORDED_WORKLOADS:
+        return config
+    return replace(config, workload=replace(config.workload, requests=wanted))
