@@ -11,6 +11,7 @@ import pandas as pd
 from backends.base import Backend
 from harness.calibrate.kept import Capacity, kept_capacity
 from harness.client import Measurement
+from harness.client.merging import cores_used
 from harness.config import Config
 from harness.core.errors import RecordError
 from harness.core.model_store import ModelFiles
@@ -76,6 +77,7 @@ def build_record(
             window=window,
             open_loop=config.load.open_loop,
             client_cpu_share=measurement.client.get("cpu_share"),
+            client_cores=cores_used(measurement.client),
             event_loop_lag_ms=measurement.client.get("lag_p99_ms"),
             engine_alive=findings.engine_alive if config.backend.base_url is None else None,
             shareable_prompt_tokens=_shareable_tokens(prepared.plan, requests),

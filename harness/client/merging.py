@@ -37,3 +37,10 @@ def merged_result(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
     merged["workers"] = len(results)
     merged["each_worker"] = [{name: result.get(name) for name in _EACH} for result in results]
     return merged
+
+
+def cores_used(client: dict[str, Any]) -> float | None:
+    """CPU cores that a client used inside its window, all its workers together; None where nobody knows."""
+    parts = client.get("each_worker") or [client]
+    shares = [part["cpu_share"] for part in parts if part.get("cpu_share") is not None]
+    return float(sum(shares)) if shares else None

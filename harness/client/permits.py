@@ -8,7 +8,11 @@ from collections.abc import Callable
 from typing import Protocol
 
 _F_SETPIPE_SZ = 1031  # linux/fcntl.h
-MOST_SHARED = 1 << 20  # bytes that an unprivileged process may have in a pipe
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_SPARE_PAGES = (
+    2  # the first is read in part, the last written in part, and neither is used again until it is empty
+)
+MOST_SHARED = (1 << 20) - _SPARE_PAGES * _PAGE  # an unprivileged process may have a pipe of 1 MiB
 
 
 class Permits(Protocol):
@@ -57,7 +61,7 @@ class SharedPermits:
     def create(limit: int) -> tuple[int, int]:
         """A pipe with `limit` permits in it (read end, write end), never blocking. At most MOST_SHARED."""
         reader, writer = os.pipe()
-        fcntl.fcntl(writer, _F_SETPIPE_SZ, max(limit, 4096))
+        fcntl.fcntl(writer, _F_SETPIPE_SZ, (limit // _PAGE + _SPARE_PAGES) * _PAGE)
         for end in (reader, writer):
             os.set_blocking(end, False)
         os.write(writer, b"." * limit)

@@ -101,7 +101,7 @@ def run_workers(
     cap: requests that all of them together may have in flight, None where each counts for itself. The first worker
     that fails ends the others.
     """
-    permits = SharedPermits.create(cap) if cap is not None and len(setups) > 1 else None
+    permits = SharedPermits.create(min(cap, total)) if cap is not None and len(setups) > 1 else None
     workers: list[Worker] = []
     interrupted = False
     try:

@@ -16,7 +16,8 @@ class Evidence:
 
     requests, events, telemetry: the run's tables, warm-up included. open_loop: requests came at a rate of
     their own.
-    client_cpu_share: CPU of the measuring process as a share of one core, over the window.
+    client_cpu_share: CPU of the measuring process as a share of one core, over the window; of several, the
+    busiest one's. client_cores: that of all of them together.
     event_loop_lag_ms: p99 of how late its event loop woke up. engine_alive: it still answered when the
     window had closed (None: somebody else's server was not asked). shareable_prompt_tokens: prompt tokens
     that the plan itself lets a prefix cache find (`prefixes.shareable_tokens`). client_capacity: what a
@@ -30,6 +31,7 @@ class Evidence:
     window: Window
     open_loop: bool
     client_cpu_share: float | None = None
+    client_cores: float | None = None
     event_loop_lag_ms: float | None = None
     engine_alive: bool | None = None
     shareable_prompt_tokens: int | None = None

@@ -13,9 +13,7 @@ def _quiet_machine(evidence: Evidence, limit: float) -> Outcome:
         return not_known("Fewer than two samples of CPU time lie inside the window.")
     change = known.iloc[-1] - known.iloc[0]
     seconds = float(change["ns"]) / NS_PER_S
-    others = float(change["system_cpu_s"] - change["engine_cpu_s"]) / seconds - (
-        evidence.client_cpu_share or 0.0
-    )
+    others = float(change["system_cpu_s"] - change["engine_cpu_s"]) / seconds - (evidence.client_cores or 0.0)
     return Outcome(others <= limit, max(others, 0.0))
 
 

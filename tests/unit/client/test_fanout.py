@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.client.fanout import check_open_files, split_setup
-from harness.client.merging import merged_result
+from harness.client.merging import cores_used, merged_result
 from harness.client.permits import OwnPermits, SharedPermits
 from harness.client.setup import Limits, Setup, Turn
 from harness.client.share import Share
@@ -116,6 +116,21 @@ def test_shared_permits_are_one_bound(limit: int, steps: list[tuple[bool, int]])
             os.close(end)
 
 
+@pytest.mark.parametrize("limit", [1, 2, 64, 4096, 4097])
+def test_shared_permits_last_where_some_are_always_left(limit: int) -> None:
+    """The kernel uses a page of a pipe again only once all of it was read; none may run out."""
+    ends = SharedPermits.create(limit)
+    permits = SharedPermits(ends)
+    try:
+        for _ in range(9000):
+            assert permits.take()
+            permits.give()
+        assert [permits.take() for _ in range(limit + 1)] == [True] * limit + [False]
+    finally:
+        for end in ends:
+            os.close(end)
+
+
 def test_own_permits() -> None:
     two = OwnPermits(2)
     assert [two.take(), two.take(), two.take()] == [True, True, False]
@@ -147,3 +162,12 @@ def test_results_of_workers() -> None:
     assert [each.get("cpu_s") for each in merged["each_worker"]] == [1.0, 2.0]
     assert merged_result([{"cpu_s": 1.0}]) == {"cpu_s": 1.0, "workers": 1}
     assert merged_result([{}, {}]) == {"workers": 2}
+
+
+def test_cores_of_workers_add_up() -> None:
+    """Their busiest one's share is kept beside; what all of them used is nobody else's work."""
+    merged = merged_result([{"cpu_share": 0.25, "start_ns": 5}, {"cpu_share": 0.5, "start_ns": 5}])
+    assert (cores_used(merged), merged["cpu_share"]) == (0.75, 0.5)
+    assert cores_used(merged_result([{"cpu_share": 0.25}])) == 0.25
+    assert cores_used(merged_result([{"cpu_share": 0.25, "start_ns": 5}, {}])) == 0.25
+    assert cores_used(merged_result([{}, {}])) is None

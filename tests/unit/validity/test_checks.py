@@ -207,7 +207,7 @@ def test_quiet_machine(others: float, ok: bool):
         seconds = (telemetry["ns"] - telemetry["ns"].iloc[0]) / 1e9
         telemetry["system_cpu_s"] = 500 + seconds * (0.95 + 0.05 + others)
 
-    found = verdict("quiet_machine", edit=edit, client_cpu_share=0.05)
+    found = verdict("quiet_machine", edit=edit, client_cores=0.05)
     assert found["ok"] is ok
     assert found["value"] == pytest.approx(others, abs=1e-6)
 
