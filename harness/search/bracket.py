@@ -21,7 +21,7 @@ class Tried:
 class Rules:
     """first: where to begin. most: highest value (None: no bound). tolerance: relative. probes: at most.
 
-    whole: only whole numbers of at least 1 are values.
+    whole: only whole numbers of at least 1 are values. least: below it nothing is tried but `first`.
     """
 
     first: float
@@ -29,6 +29,7 @@ class Rules:
     tolerance: float
     probes: int
     whole: bool
+    least: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +69,22 @@ def found_by(tried: Sequence[Tried], rules: Rules) -> Found:
 
 def _narrow(value: float | None, missed: float | None, rules: Rules) -> bool:
     if value is None:
-        return rules.whole and missed == 1
+        return missed is not None and _lowest(missed, rules)
     if missed is None:
         return rules.most is not None and value >= rules.most
     return missed <= value * (1 + rules.tolerance) or (rules.whole and missed - value <= 1)
+
+
+def _lowest(missed: float, rules: Rules) -> bool:
+    """Whether nothing may be tried below a miss."""
+    return missed == 1 if rules.whole else missed / 2 < rules.least
 
 
 def _between(value: float | None, missed: float | None, rules: Rules) -> float | None:
     if missed is None:
         doubled = 2 * (value or rules.first)
         return doubled if rules.most is None else min(doubled, rules.most)
+    if value is None and _lowest(missed, rules):
+        return None
     middle = missed / 2 if value is None else (value + missed) / 2
-    if not rules.whole:
-        return middle
-    return None if missed == 1 else float(max(1, int(middle)))
+    return float(max(1, int(middle))) if rules.whole else middle

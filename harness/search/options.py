@@ -84,5 +84,7 @@ class SearchOptions(ProbeOptions):
         return super().sessions(value) if self.over == "rate" else value * self.rounds
 
     def rules(self) -> Rules:
-        """The options as the bracketing takes them."""
-        return Rules(self.first, self.most, self.tolerance, self.probes, self.over == "concurrency")
+        """The options as the bracketing takes them; a rate at which not one session is expected shows nothing."""
+        whole = self.over == "concurrency"
+        least = 0.0 if whole or self.duration_s is None else 1 / self.duration_s
+        return Rules(self.first, self.most, self.tolerance, self.probes, whole, least)

@@ -84,6 +84,21 @@ def test_nothing_meets(whole: bool) -> None:
     assert found == Found(None, expected[-1], repeated=False, narrow=whole)
 
 
+@pytest.mark.parametrize(
+    ("first", "expected"), [(1.0, [1, 0.5, 0.25, 0.125, 0.0625]), (0.2, [0.2, 0.1, 0.05]), (0.01, [0.01])]
+)
+def test_nothing_is_tried_below_the_least(first: float, expected: list[float]) -> None:
+    """One session in 20 s: below, a probe would only wait for its first."""
+    tried, found = search(Rules(first, None, 0.1, 30, False, least=0.05), lambda value, _: False)
+    assert [probe.value for probe in tried] == expected
+    assert found == Found(None, expected[-1], repeated=False, narrow=True)
+
+
+def test_the_least_does_not_end_a_bisection() -> None:
+    _, found = search(Rules(0.06, None, 0.01, 30, False, least=0.05), lambda value, _: value <= 0.07)
+    assert found.value == pytest.approx(0.07, rel=0.011) and found.repeated
+
+
 @given(highest=st.floats(0.01, 1e6), probes=st.integers(2, 12))
 def test_it_is_bounded_and_keeps_the_last_probe_for_the_repeat(highest: float, probes: int) -> None:
     rules = Rules(1.0, None, 0.01, probes, False)

@@ -70,6 +70,7 @@ def test_a_probe_is_an_ordinary_load(over: str, arrivals: str) -> None:
     assert (probe.drain_s, probe.duration_s) == (7, load.duration_s)
     assert load.sessions(3.0) == (60 if over == "rate" else 24)
     assert isinstance(load, SearchOptions) and load.rules().whole == (over == "concurrency")
+    assert load.rules().least == (0.05 if over == "rate" else 0.0)  # one session in 20 s
 
 
 def test_a_sweep_takes_its_rates_in_order() -> None:
