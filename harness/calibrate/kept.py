@@ -34,6 +34,12 @@ class Capacity:
         """That of so many processes on a core each."""
         return replace(self, tokens_per_s=self.tokens_per_s * workers, streams=self.streams * workers)
 
+    def exceeded(self, tokens_per_s: float, streams: int) -> bool:
+        """Whether a load is beyond a limit of the client's own; past another's it may hold more."""
+        return (self.tokens_limited_by == "client" and tokens_per_s > self.tokens_per_s) or (
+            self.streams_limited_by == "client" and streams > self.streams
+        )
+
     def used(self, tokens_per_s: float, streams: int) -> float:
         """The larger share that a load takes of the two."""
         return max(

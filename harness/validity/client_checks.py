@@ -64,7 +64,11 @@ def _client_capacity(evidence: Evidence, limit: float) -> Outcome:
         return not_known("No request was measured.")
     arrivals = measured(evidence.events)["ns"].to_numpy()
     streams = most_at_once(rows["sent_ns"].to_numpy(), rows["end_ns"].to_numpy())
-    share = evidence.client_capacity.used(busiest_second(arrivals), streams)
+    load = busiest_second(arrivals), streams
+    share = evidence.client_capacity.used(*load)
+    if share > limit and not evidence.client_capacity.exceeded(*load):
+        why = "More than the calibration tried or its server could send: the client may measure it exactly, or not."
+        return Outcome(None, share, why=why)
     return Outcome(share <= limit, share)
 
 

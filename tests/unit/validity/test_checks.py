@@ -119,6 +119,10 @@ def test_client_cpu(share: float | None, ok: bool | None):
         (Capacity(400.0, "client", 8, "client"), 0.5, True),  # 4 of 8 streams
         (Capacity(10**6, "client", 3, "client"), 4 / 3, False),
         (Capacity(20.0, "client", 100, "client"), None, False),  # by its tokens per second
+        (Capacity(10**6, "client", 3, "server"), 4 / 3, None),  # more than the truth server could show
+        (Capacity(20.0, "search", 100, "client"), None, None),
+        (Capacity(20.0, "client", 3, "server"), None, False),
+        (Capacity(400.0, "server", 8, "search"), 0.5, True),
         (None, None, None),
     ],
 )
@@ -127,6 +131,7 @@ def test_client_capacity(capacity: Capacity | None, share: float | None, ok: boo
     assert found["ok"] is ok
     if share is not None:
         assert found["value"] == pytest.approx(share)
+    assert ok is not None or found["why"]
     assert capacity is not None or "python -m harness.calibrate" in found["why"]
 
 
