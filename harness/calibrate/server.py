@@ -101,7 +101,9 @@ def truth_server(
             raise HarnessError("The truth server did not start; its own words are above.")
         if cpus is not None:
             os.sched_setaffinity(process.pid, cpus)
-        go_first(process.pid)
+            go_first(
+                process.pid
+            )  # on a core of its own only: elsewhere it could keep the client from running
         running = RunningServer(process, f"http://127.0.0.1:{line.split()[-1]}", log, language)
         yield running
         process.stdin.close()

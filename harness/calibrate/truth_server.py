@@ -180,6 +180,8 @@ class TruthServer:
         if connection.unsent:
             unsent, connection.unsent = connection.unsent, b""
             self._put(connection, unsent)
+            if not (connection.unsent or connection.gone):  # else it would be called writable without end
+                self._poll.modify(connection.socket, _READY)
         self._understand(connection)
         if connection.gone:
             self._poll.unregister(connection.socket)
@@ -254,9 +256,7 @@ class TruthServer:
         if data:
             self._held += 1
             connection.unsent += data
-        more = select.EPOLLOUT if connection.unsent else 0
-        if more or data:
-            self._poll.modify(connection.socket, _READY | more)
+            self._poll.modify(connection.socket, _READY | select.EPOLLOUT)
 
     def _answer(self, connection: Connection, status: str, body: str) -> None:
         head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"

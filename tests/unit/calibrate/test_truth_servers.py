@@ -1,6 +1,7 @@
 """Both truth servers: the bytes they send, the schedule they keep, the log they leave."""
 
 import json
+import select
 import shutil
 import socket
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from harness.calibrate.log import TrueLog, read_log
 from harness.calibrate.server import Schedule, command_of, truth_server
+from harness.calibrate.truth_server import Connection, TruthServer
 from harness.core.errors import HarnessError
 
 GOLDEN = 2654435769
@@ -136,3 +138,23 @@ def test_python_takes_over_where_nothing_compiles(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("harness.calibrate.server._COMPILERS", ("no-such-compiler",))
     with truth_server(Schedule(1000, 1000), tmp_path) as server:
         assert server.language == "python"
+
+
+def test_a_socket_that_was_full_is_watched_for_room_no_longer_than_needed():
+    """Else the server would spin on a socket that can always be written to."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs, select.epoll() as poll:
+        ours.setblocking(False)
+        server = TruthServer.__new__(TruthServer)  # without its sockets and signals
+        connection = Connection(ours)
+        server._poll, server._held, server._connections = poll, 0, {ours.fileno(): connection}
+        poll.register(ours, select.EPOLLIN)
+        whole = bytes(8_000_000)
+        server._put(connection, whole)
+        assert connection.unsent and server._held == 1
+        got = 0
+        while got < len(whole):
+            got += len(theirs.recv(1 << 20))
+            for _, events in poll.poll(0):
+                server._serve(connection, events)
+        assert not connection.unsent and poll.poll(0) == []
