@@ -77,15 +77,14 @@ def test_sessions_stay_whole(server: ScriptedServer, tmp_path: Path) -> None:
 
 
 def test_a_bound_on_requests_in_flight_is_one_for_all(server: ScriptedServer, tmp_path: Path) -> None:
-    """The first worker's requests are the long ones: it takes all permits once the other has nothing left."""
+    """One worker takes all permits at some time: the first, whose requests are long, once the other has nothing left,
+    or whichever was quicker to take those that the other gave back."""
     server.play(by_key={number: Script(tokens=20, itl_ms=3) for number in range(0, 60, 2)})
     options = load(name="constant", rate=1000.0, concurrency=3)
     measured = measure(job(server.base_url, plan(60), tmp_path, options, workers=2), quiet)
     rows = measured.requests
     assert rows["ok"].all() and most_in_flight(rows) == 3
-    others_end = rows.loc[rows["index"] % 2 == 1, "end_ns"].max()
-    alone = rows[rows["sent_ns"] > others_end]
-    assert len(alone) > 6 and most_in_flight(alone) == 3
+    assert max(most_in_flight(part) for _, part in rows.groupby(rows["index"] % 2)) == 3
 
 
 def test_all_close_at_the_same_instant(server: ScriptedServer, tmp_path: Path) -> None:
