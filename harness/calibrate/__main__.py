@@ -10,7 +10,7 @@ from harness.core.errors import HarnessError, UsageError
 HELP = """Measures the measuring client itself, against a server that knows when it sent each token.
 
   python -m harness.calibrate                     about two minutes; leave the machine alone meanwhile
-  python -m harness.calibrate quick=true          about twenty seconds, coarser
+  python -m harness.calibrate quick=true          about half a minute, coarser
   python -m harness.calibrate action=show         what the last calibration of this machine found
 
   server=c|python   which truth server (default: C where there is a compiler)

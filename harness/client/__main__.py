@@ -87,6 +87,7 @@ async def _measure(setup: Setup, journal: Journal, counters: memoryview) -> dict
     ready = pool.opened
     # Only on cores of its own: elsewhere it would push aside the very engine it measures.
     first = setup.cpus is not None and go_first()
+    vitals.settle()
     start_ns = await _common_start(counters, stopped) if setup.workers > 1 else None
     vitals.start()
     if not (stopped or mistakes):

@@ -28,6 +28,7 @@ def merged_result(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
         values = [result[name] for result in known if result.get(name) is not None]
         merged[name] = max(values) if values else None
     merged["gc_enabled"] = any(result.get("gc_enabled") for result in known)
+    merged["realtime"] = all(result.get("realtime") for result in known)
     merged["cpus"] = sorted({cpu for result in known for cpu in result.get("cpus") or ()})
     merged["stopped"] = any(result.get("stopped") for result in known)
     merged["failure"] = next((result["failure"] for result in known if result.get("failure")), None)

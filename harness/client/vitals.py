@@ -33,11 +33,15 @@ class Vitals:
         self._switches = 0
         self._stopped: dict[str, Any] | None = None
 
-    def start(self) -> None:
-        """Freeze what exists out of the garbage collector's sight, turn it off, and start to count."""
+    @staticmethod
+    def settle() -> None:
+        """Freeze what exists out of the garbage collector's sight and turn it off (slow, of a large load)."""
         gc.collect()
         gc.freeze()
         gc.disable()
+
+    def start(self) -> None:
+        """Start to count."""
         self._started_ns = time.monotonic_ns()
         self._cpu_ns = time.process_time_ns()
         self._switches = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw

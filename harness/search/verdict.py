@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from harness.metrics.slo import SloOptions, limits_of
 from harness.records.reader import Run
 
+# Checks whose failure says that the client, not the server, may have missed; the verdict stands, and it is told.
+_OF_THE_CLIENT = ("schedule_lag", "client_capacity", "client_cpu", "event_loop_lag")
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -45,5 +48,7 @@ def judge(run: Run, slo: SloOptions, attainment: float) -> Verdict:
         if check["check"] == "achieved_rate" and check["ok"] is False:
             parts.append(f"{check['value']:.0%} of the rate was sent")
             met.append(False)
+        if check["check"] in _OF_THE_CLIENT and check["ok"] is False:
+            parts.append(check["problem"])
     limited = bool(limits_of(slo) or run.summary.get("slo_percentiles"))
     return Verdict(all(met) if limited else None, "; ".join(parts), enough)

@@ -160,6 +160,9 @@ def test_results_of_workers() -> None:
     assert (merged["lag_p99_ms"], merged["cpus"], merged["workers"]) == (0.1, [1, 2], 2)
     assert (merged["end_ns"], merged["failure"]) == (9, "x")
     assert [each.get("cpu_s") for each in merged["each_worker"]] == [1.0, 2.0]
+    assert merged["realtime"] is False
+    assert merged_result([one | ends[0] | {"realtime": True}, two | ends[1]])["realtime"] is False
+    assert merged_result([each | {"realtime": True} for each in (one | ends[0], two | ends[1])])["realtime"]
     assert merged_result([{"cpu_s": 1.0}]) == {"cpu_s": 1.0, "workers": 1}
     assert merged_result([{}, {}]) == {"workers": 2}
 

@@ -55,5 +55,16 @@ def test_a_probe_that_failed_ended_early_or_kept_no_rate_has_not_met() -> None:
     assert verdict.met is False and "61% of the rate was sent" in verdict.text
 
 
+def test_a_client_at_its_own_limit_is_told() -> None:
+    checks = [
+        {"check": "client_cpu", "ok": False, "value": 0.9, "problem": "client short of CPU"},
+        {"check": "client_capacity", "ok": None, "value": None, "problem": "not this"},
+        {"check": "steady_state", "ok": False, "value": 2.0, "problem": "nor this"},
+    ]
+    slow = run_of(validity=checks, slo_percentiles=[limit(812, False)])
+    verdict = judge(slow, slo(ttft_p99_ms=500.0), 0.99)
+    assert verdict.met is False and verdict.text == "TTFT p99 812 ms (limit 500); client short of CPU"
+
+
 def test_without_limits_nothing_is_judged() -> None:
     assert judge(run_of(slo_percentiles=[]), slo(), 0.99).met is None
