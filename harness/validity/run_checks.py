@@ -69,11 +69,13 @@ def _foreign_cache_hits(evidence: Evidence, limit: float) -> Outcome:
 def _steady(evidence: Evidence, limit: float) -> Outcome:
     if not evidence.even_load:
         return not_known("The load changed on purpose.")
+    intervals = steady_intervals(evidence.requests, evidence.window)
     rows = evidence.window.requests(evidence.requests)
+    if intervals:  # while the slots of a closed loop open one after another, the load grows on purpose
+        rows = rows[rows["scheduled_ns"] >= intervals[0][0]]
     ttft = latencies(rows.sort_values("scheduled_ns"))["ttft_ms"].dropna().to_numpy()
     if len(ttft) < _FEWEST_FOR_CHANGE:
         return not_known(f"It takes at least {_FEWEST_FOR_CHANGE} successful requests.")
-    intervals = steady_intervals(evidence.requests, evidence.window)
     steady = Window(intervals[0][0], intervals[-1][1], "steady") if intervals else evidence.window
     rates = tokens_over_time(evidence.events, steady, _RATE_PARTS)["tokens_per_s"].to_numpy()
     change = max(_change(ttft), _change(rates))

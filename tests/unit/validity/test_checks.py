@@ -308,6 +308,22 @@ def test_steady_state():
     assert verdict("steady_state", schedule, edit=second_half_slower, even_load=False)["ok"] is None
 
 
+def test_slots_that_open_one_after_another_are_no_drift():
+    """24 requests one at a time, each twice as fast as the 36 that follow on all four slots."""
+
+    def ramp(requests: pd.DataFrame, events: pd.DataFrame, telemetry: pd.DataFrame) -> None:
+        rows = requests.index[(requests["phase"] == "measured") & (requests["index"] < 24)]
+        start = requests.loc[requests["phase"] == "measured", "scheduled_ns"].min()
+        due = [int(start) - (24 - number) * 400 * MS for number in range(24)]
+        instants = {"scheduled": 0, "sent": 0, "headers": 40, "first": 40, "last": 340, "end": 340}
+        for column, after_ms in instants.items():
+            requests.loc[rows, f"{column}_ns"] = [instant + after_ms * MS for instant in due]
+
+    schedule = Schedule(requests=60, jitter=0.05)
+    assert verdict("steady_state", schedule)["ok"] is True
+    assert verdict("steady_state", schedule, edit=ramp)["ok"] is True
+
+
 def test_steady_state_sees_a_token_rate_that_fell():
     def tokens_thin_out(requests: pd.DataFrame, events: pd.DataFrame, telemetry: pd.DataFrame) -> None:
         middle = (events["ns"].min() + events["ns"].max()) // 2
