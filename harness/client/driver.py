@@ -188,10 +188,10 @@ class Driver:
             self.failed(
                 exchange, "timeout_request", "The whole answer took longer than load.request_timeout_s."
             )
-        elif (
-            exchange.sent_ns == 0
-        ):  # still connecting, which has a limit of its own, or waiting to be sent again
-            again_ns = now + self._limits.connect_ns
+        elif exchange.sent_ns == 0:  # connecting, which has a limit of its own, or waiting to be sent again
+            again_ns = (
+                now + self._limits.shortest_ns
+            )  # so no later than patience can end, whenever it is sent
             if exchange.was_sent:
                 again_ns = min(again_ns, exchange.spent_ns(self._limits))
             self._timeline.call_at(again_ns, self._watch, exchange)

@@ -41,6 +41,11 @@ class Limits:
     retries: int = 0
     retry_wait_ns: int = 0
 
+    @property
+    def shortest_ns(self) -> int:
+        """The shortest patience in any phase."""
+        return min(self.connect_ns, self.first_token_ns, self.token_ns, self.request_ns)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Setup:

@@ -75,3 +75,12 @@ def test_a_run_that_is_stopped_waits_for_no_retry(server: ScriptedServer, tmp_pa
     options = load(retries=10, retry_wait_s=3600)
     measured = measure(job(server.base_url, plan(4), tmp_path, options), quiet, lambda: not server.record())
     assert set(measured.requests["error"]) == {"aborted"} and measured.stopped_early
+
+
+def test_patience_with_the_second_try_is_that_with_the_first(server: ScriptedServer, tmp_path: Path) -> None:
+    """It is waited for past the end of the first one's patience, and nobody would look again before an hour."""
+    server.play(in_order=[BUSY, Script(stall_after=0)])
+    limits = {"first_token_timeout_s": 0.2, "token_timeout_s": 0.2, "connect_timeout_s": 3600}
+    options = load(concurrency=1, retries=1, retry_wait_s=0.4, request_timeout_s=5, **limits)
+    rows = measure(job(server.base_url, plan(1), tmp_path, options), quiet).requests
+    assert list(rows["error"]) == ["timeout_first_token"] and rows["retries"][0] == 1
