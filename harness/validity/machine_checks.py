@@ -3,16 +3,19 @@
 from harness.metrics.window import NS_PER_S
 from harness.validity.check import Check, Evidence, Outcome, not_known
 
+# The system's and the engine's CPU time are read one after the other, in ticks of 10 ms; less than this says little.
+_SHORTEST_S = 1.0
+
 
 def _quiet_machine(evidence: Evidence, limit: float) -> Outcome:
     rows = evidence.telemetry
     if not {"system_cpu_s", "engine_cpu_s"} <= set(rows):
         return not_known("The CPU time of the machine and of the engine was not sampled.")
     known = rows[evidence.window.holds(rows["ns"])].dropna(subset=["system_cpu_s", "engine_cpu_s"])
-    if len(known) < 2:
-        return not_known("Fewer than two samples of CPU time lie inside the window.")
+    seconds = float(known["ns"].max() - known["ns"].min()) / NS_PER_S if len(known) else 0.0
+    if seconds < _SHORTEST_S:
+        return not_known(f"The samples of CPU time inside the window span less than {_SHORTEST_S:g} s.")
     change = known.iloc[-1] - known.iloc[0]
-    seconds = float(change["ns"]) / NS_PER_S
     others = float(change["system_cpu_s"] - change["engine_cpu_s"]) / seconds - (evidence.client_cores or 0.0)
     return Outcome(others <= limit, max(others, 0.0))
 

@@ -224,6 +224,19 @@ def test_quiet_machine_is_not_known_without_samples():
     assert verdict("quiet_machine", edit=edit)["ok"] is None
 
 
+@pytest.mark.parametrize("samples, ok", [(1, None), (5, None), (6, False)])
+def test_quiet_machine_is_not_judged_from_samples_close_together(samples: int, ok: bool | None):
+    """They are 200 ms apart, and something else keeps a core busy."""
+
+    def edit(requests: pd.DataFrame, events: pd.DataFrame, telemetry: pd.DataFrame) -> None:
+        telemetry["system_cpu_s"] = telemetry["engine_cpu_s"] + (telemetry["ns"] - START) / 1e9
+        inside = telemetry.index[telemetry["ns"] >= START + 500 * MS]
+        telemetry.loc[inside[samples:], "engine_cpu_s"] = float("nan")
+        telemetry.loc[telemetry["ns"] < START + 500 * MS, "engine_cpu_s"] = float("nan")
+
+    assert verdict("quiet_machine", edit=edit, client_cores=0.0)["ok"] is ok
+
+
 def test_output_lengths():
     assert verdict("output_lengths")["ok"] is True
     assert (
