@@ -1,9 +1,7 @@
 """Servers that somebody else runs: their names for things, and what is never written down."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from harness.core.errors import EndpointError, UsageError
 from harness.core.geometry import ModelGeometry
 from harness.core.model_store import ModelFiles
 from tests.support.backends import endpoint, unknown
+from tests.support.http_server import QuietHandler, served
 
 _MODEL = ModelFiles("any", Path("/"), Path("/"), ModelGeometry(1, 1, 1, 1, 1, 1), "0")
 
@@ -59,7 +58,7 @@ def listing(status: int, body: bytes) -> Iterator[tuple[str, list[str | None]]]:
     """A server whose /v1/models answers this; it keeps the keys it was shown."""
     keys: list[str | None] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             keys.append(self.headers["Authorization"])
             self.send_response(status if self.path == "/v1/models" else 404)
@@ -67,17 +66,8 @@ def listing(status: int, body: bytes) -> Iterator[tuple[str, list[str | None]]]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}", keys
-        finally:
-            server.shutdown()
-            thread.join()
+    with served(Handler) as address:
+        yield address, keys
 
 
 @pytest.fixture(autouse=True)

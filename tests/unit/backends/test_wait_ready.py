@@ -2,10 +2,8 @@
 
 import socket
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from backends.base import Endpoint, LaunchSpec
 from backends.process import EngineProcess, free_port, wait_ready
 from harness.core.errors import EndpointError, EngineError, UsageError
 from tests.support.backends import endpoint
+from tests.support.http_server import QuietHandler, served
 
 
 @contextmanager
@@ -24,7 +23,7 @@ def answering(*statuses: int) -> Iterator[tuple[str, list[tuple[str, dict[str, A
     seen: list[tuple[str, dict[str, Any], str | None]] = []
     left = list(statuses)
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_POST(self) -> None:
             body = orjson.loads(self.rfile.read(int(self.headers["Content-Length"])))
             seen.append((self.path, body, self.headers["Authorization"]))
@@ -37,17 +36,8 @@ def answering(*statuses: int) -> Iterator[tuple[str, list[tuple[str, dict[str, A
             self.end_headers()
             self.wfile.write(answer)
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}", seen
-        finally:
-            server.shutdown()
-            thread.join()
+    with served(Handler) as address:
+        yield address, seen
 
 
 def _sleeping(tmp_path: Path) -> EngineProcess:
