@@ -4,7 +4,7 @@ A backend is a launch spec and probes, nothing more. It imports no engine librar
 of their own and are started as processes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,27 +15,38 @@ from harness.core.model_store import ModelFiles
 from harness.core.tls import Trust
 
 KV_DTYPES = ("f32", "bf16", "f16", "fp8", "int8", "int4")
+Say = Callable[[str], None]
 
 
 @dataclass
 class EngineOptions:
     """One vocabulary for every engine; adapters translate. Values come from conf/backend/*.yaml.
 
-    python: interpreter of the engine's environment; null means the harness's own.
-    dtype: arithmetic of the computation. kv_dtype: what keys and values are stored as.
+    python: interpreter of the user's own environment for the engine; null means the one that
+        `python -m harness.engines` made. install: make that one where it is missing.
+    base_url: a server of this engine that runs already; nothing is started, and its settings are its owner's.
+    device: cpu, cuda, gpu, npu; an engine with several of a kind takes a number behind a dot (gpu.1).
+    dtype: arithmetic of the computation. weight_dtype: what weights are stored as; null means as the model has them.
+    kv_dtype: what keys and values are stored as.
     context_length: most tokens one request may hold. max_running: most requests computed at once.
     kv_bytes: memory set aside for the KV cache. prefill_chunk: most tokens computed in one step.
     threads: CPU threads; null means as many as the cores the engine is given.
     extra_args: appended to the engine's own command line, as they are.
     start_timeout_s: how long the engine may take until it answers its first token.
+    api_key_env: name of the environment variable that may hold the key of a running server; never the key itself.
+    ca_file: PEM file of the certificates to trust for https; null trusts the system's. verify_tls: false trusts
+        any server, which the record then says.
     """
 
     name: str = MISSING
     python: str | None = MISSING
+    install: bool = MISSING
     base_url: str | None = MISSING
     model_name: str | None = MISSING
     api: str = MISSING  # "completions" sends token ids, "chat" sends messages
+    device: str | None = MISSING
     dtype: str | None = MISSING
+    weight_dtype: str | None = MISSING
     kv_dtype: str | None = MISSING
     context_length: int | None = MISSING
     max_running: int | None = MISSING
@@ -48,6 +59,9 @@ class EngineOptions:
     port: int | None = MISSING
     extra_args: list[str] = MISSING
     start_timeout_s: float = MISSING
+    api_key_env: str = MISSING
+    ca_file: str | None = MISSING
+    verify_tls: bool = MISSING
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +71,10 @@ class Capabilities:
     ignore_eos: output lengths can be enforced (ignore_eos and min_tokens are understood).
     return_token_ids: token ids can be had in the stream. prompt_logprobs: echo + logprobs is answered.
     logprobs_see_kv: those log-probabilities pass through the KV cache in chunks, so KV quantisation shows in them.
+    logprobs_see_eviction: so does the eviction of entries from it.
+    no_logprobs: why there is no route to prompt log-probabilities, in words for a report ("" where there is one).
     prefix_cache: it can be switched. metrics: /metrics can be mapped to the common names.
+    caveats: what must stand beside every figure of this engine on this device.
     """
 
     ignore_eos: bool
@@ -66,8 +83,13 @@ class Capabilities:
     logprobs_see_kv: bool
     prefix_cache: bool
     metrics: bool
+    logprobs_see_eviction: bool = False
+    no_logprobs: str = ""
+    dtypes: tuple[str, ...] = ()
+    weight_dtypes: tuple[str, ...] = ()
     kv_dtypes: tuple[str, ...] = ()
     devices: tuple[str, ...] = ("cpu",)
+    caveats: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +116,7 @@ class Endpoint:
 
 
 class Backend(Protocol):
-    """What an adapter provides. All methods are cheap and start nothing; `check` comes first."""
+    """What an adapter provides. All methods but `prepare` are cheap and start nothing; `check` comes first."""
 
     options: EngineOptions
 
@@ -104,6 +126,13 @@ class Backend(Protocol):
 
     def check(self, model: ModelFiles) -> None:
         """Raise UsageError for options or models this engine cannot honour, naming what would work."""
+        ...
+
+    def prepare(self, model: ModelFiles, say: Say) -> None:
+        """Make in the cache what this engine loads (another layout, an export), once; slow, told by `say`.
+
+        `check` has passed before. Raises ModelError or EngineError where it cannot be made.
+        """
         ...
 
     def launch(self, model: ModelFiles, port: int, threads: int) -> LaunchSpec | None:
@@ -116,6 +145,10 @@ class Backend(Protocol):
 
     def common_metrics(self, exposition: str) -> dict[str, float]:
         """Map the text of its /metrics to the names of `harness.core.metric_names`; unknown ones are left out."""
+        ...
+
+    def cache_reset(self) -> str | None:
+        """Path of the running server that, posted to, empties its prefix cache; None where there is none."""
         ...
 
     def versions(self) -> dict[str, str]:

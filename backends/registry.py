@@ -1,6 +1,7 @@
 """Which adapter goes by which name. A table of strings: an adapter is imported when it is asked for."""
 
 from importlib import import_module
+from typing import Any
 
 from backends.base import Backend, EngineOptions
 from harness.core.errors import UsageError
@@ -26,6 +27,13 @@ def make_backend(options: EngineOptions) -> Backend:
     module, adapter, _ = _ADAPTERS[options.name]
     backend: Backend = getattr(import_module(module), adapter)(options)
     return backend
+
+
+def adapter_class(name: str) -> type[Any]:
+    """The adapter called `name`, for what is known of an engine without options (its recipes)."""
+    module, adapter, _ = _ADAPTERS[name]
+    kind: type[Any] = getattr(import_module(module), adapter)
+    return kind
 
 
 def backend_options() -> dict[str, type[EngineOptions]]:

@@ -12,8 +12,7 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue
 
 from backends.base import EngineOptions
-from backends.endpoint import EndpointOptions
-from backends.openvino.adapter import OpenVinoOptions
+from backends.registry import backend_options
 from harness.core.errors import UsageError
 from harness.core.model_store import ModelSource
 from harness.load.options import (
@@ -115,7 +114,7 @@ _RECORDED_WORKLOADS = ("file", "trace")
 
 # Which dataclass types which choice: SCHEMAS[group][name] is what /schema/GROUP@_here_: NAME means in conf/.
 SCHEMAS: dict[str, dict[str, type]] = {
-    "backend": {"endpoint": EndpointOptions, "openvino": OpenVinoOptions},
+    "backend": dict(backend_options()),
     "workload": {
         "chat": ChatOptions,
         "file": FileOptions,

@@ -56,6 +56,7 @@ def prepare(config: Config, screen: Screen) -> Prepared:
         backend.check(model)
         check_quality(config.quality, backend, model.geometry)
         tokenizer = model.tokenizer()
+        backend.prepare(model, detail)
     plan = draw(config, model, tokenizer, screen)
     # Cores are shared out only where the engine runs here.
     ours = config.backend.base_url is None

@@ -83,7 +83,7 @@ def measure_quality(
     if not abilities.prompt_logprobs:
         return {
             "perplexity": None,
-            "reason": f"{backend.options.name} gives no prompt log-probabilities over HTTP",
+            "reason": abilities.no_logprobs,
         }
     text = _text(options)
     ids = tokenizer.encode(text)[: options.tokens]
@@ -97,6 +97,7 @@ def measure_quality(
     result["chunk"] = options.chunk if options.chunk is not None else backend.options.prefill_chunk
     result["text_sha256"] = hashlib.sha256(text.encode()).hexdigest()
     result["sees_kv_cache"] = abilities.logprobs_see_kv
+    result["sees_eviction"] = abilities.logprobs_see_eviction
     return result
 
 

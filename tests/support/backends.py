@@ -8,10 +8,13 @@ from backends.openvino.adapter import OpenVinoBackend, OpenVinoOptions
 
 _COMMON: dict[str, Any] = {
     "python": None,
+    "install": False,
     "base_url": None,
     "model_name": None,
     "api": "completions",
+    "device": None,
     "dtype": None,
+    "weight_dtype": None,
     "kv_dtype": None,
     "context_length": None,
     "max_running": None,
@@ -24,6 +27,9 @@ _COMMON: dict[str, Any] = {
     "port": None,
     "extra_args": [],
     "start_timeout_s": 120.0,
+    "api_key_env": "OPENAI_API_KEY",
+    "ca_file": None,
+    "verify_tls": True,
 }
 _OPENVINO: dict[str, Any] = {
     "dtype": "f32",
@@ -34,16 +40,13 @@ _OPENVINO: dict[str, Any] = {
     "prefix_cache": False,
     "prefill_chunk": 64,
     "threads": 2,
-    "device": "CPU",
+    "device": "cpu",
 }
 _ENDPOINT: dict[str, Any] = {
-    "api_key_env": "OPENAI_API_KEY",
     "ignore_eos": True,
     "return_token_ids": False,
     "prompt_logprobs": True,
     "logprobs_see_kv": False,
-    "ca_file": None,
-    "verify_tls": True,
 }
 
 

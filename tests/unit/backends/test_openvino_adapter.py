@@ -32,7 +32,7 @@ _MODEL = ModelFiles("tiny", Path("/models/tiny.gguf"), Path("/models"), _GEOMETR
         ({"kv_bytes": 46080 * 5119}, r"backend\.kv_bytes=.* holds 5119 tokens.*5120"),
         ({"prefill_chunk": 7}, r"backend\.prefill_chunk=7.*max_running=8"),
         ({"prefix_cache": None}, r"backend\.prefix_cache=null"),
-        ({"device": "NPU"}, r"backend\.device=NPU"),
+        ({"device": "npu"}, r"backend\.device=npu.*cpu or gpu"),
         ({"api": "grpc"}, "completions or chat"),
         ({"python": "/no/such/python"}, r"backend\.python=/no/such/python"),
     ],
@@ -97,7 +97,7 @@ def test_an_environment_without_openvino_is_an_error_that_says_what_to_install(t
     python = tmp_path / "bare" / "bin" / "python"
     backend = openvino(python=str(python))
     with pytest.raises(
-        EngineError, match=r'bare/bin/python lacks openvino.*pip install "inference-harness\[openvino\]"'
+        EngineError, match=r"bare/bin/python lacks openvino.*harness\.engines action=install engine=openvino"
     ):
         backend.check(_MODEL)
     assert backend.versions() == {}
