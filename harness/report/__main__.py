@@ -81,12 +81,15 @@ def execute(request: Request) -> None:
     runs = find_runs(request.runs, request.results_dir) if request.runs else latest_runs(request.results_dir)
     from rich.console import Console
 
+    from harness.records.searches import searches_of
     from harness.report import write_report
     from harness.report.terminal import one_sentence, summary_table
 
     path = write_report(runs, request.out or request.results_dir / "reports" / folder_name(runs))
     console = Console(highlight=False)
     console.print(summary_table(runs))
+    for search in searches_of(runs):
+        console.print(search.sentence, markup=False, soft_wrap=True)
     console.print(one_sentence(runs), markup=False, soft_wrap=True)
     console.print(str(path), markup=False, soft_wrap=True)
 

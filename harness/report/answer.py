@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.records.reader import Run
 from harness.records.schema import IDENTITY
+from harness.records.searches import RecordedSearch
 from harness.report.labels import group_labels
 from harness.report.values import duration, listed, memory, number, pick
 
@@ -28,28 +29,28 @@ class Answer:
     cautions: list[str]
 
 
-def answer(runs: Sequence[Run]) -> Answer:
-    """The opening of a report."""
+def answer(runs: Sequence[Run], searches: Sequence[RecordedSearch] = ()) -> Answer:
+    """The opening of a report. The probes of a search are told by what it found, not one by one."""
+    probes = {probe.run for search in searches for probe in search.probes}
     measured = [run for run in runs if run.status != "failed"]
+    others = [run for run in measured if run.id not in probes]
     cautions: list[str] = []
-    figures: list[tuple[str, str]] = []
+    figures = [("", search.sentence) for search in searches]
     if not measured:
         figures = [("", "No run was measured. The reasons are in the table below.")]
-    else:
-        figures = [(name, _figures(members)) for name, members in _groups(measured).items()]
-        comparison = _comparison(measured)
-        figures = [("", comparison), *figures] if comparison else figures
-        if workloads_differ(measured):
+    elif others:
+        comparison = _comparison(others)
+        figures += [("", comparison)] if comparison else []
+        figures += [(name, _figures(members)) for name, members in _groups(others).items()]
+        if workloads_differ(others):
             cautions.append(
                 "These runs were asked different things: the rows describe workloads, not a ranking."
             )
-        elif models_differ(measured):
+        elif models_differ(others):
             cautions.append(
                 "These runs served different models: their speeds are no comparison of anything else."
             )
-        elif (
-            comparison and min(len(group) for group in _groups(measured).values()) < FEWEST_RUNS_FOR_A_VERDICT
-        ):
+        elif comparison and min(len(group) for group in _groups(others).values()) < FEWEST_RUNS_FOR_A_VERDICT:
             cautions.append(
                 f"With fewer than {FEWEST_RUNS_FOR_A_VERDICT} runs a side this describes what was seen; "
                 "it is no verdict."

@@ -7,11 +7,13 @@ from typing import Any
 
 from harness.metrics.latency import measured, succeeded
 from harness.records.reader import Run
+from harness.records.searches import searches_of
 from harness.report.answer import answer
 from harness.report.canvas import DASH_ARRAYS, PALETTE
 from harness.report.figures import Figure, load_over_time, memory_over_time, token_gaps, ttft_distribution
 from harness.report.glossary import GLOSSARY
 from harness.report.labels import differing_options, group_labels, labels
+from harness.report.searches import section
 from harness.report.table import Cell, Column, cells, columns_for, error_count, failed_checks
 from harness.report.timeline import timeline
 from harness.report.values import against_limit, flatten, listed, pick
@@ -65,10 +67,12 @@ def page(runs: Sequence[Run]) -> dict[str, Any]:
     coloured = [(series.index(groups[run.id]), run) for run in runs]
     columns = columns_for(runs)
     rows = [_row(run, names[run.id], position, columns) for position, run in coloured]
+    searches = searches_of(runs)
     figures = [draw(coloured) for draw in (ttft_distribution, token_gaps, load_over_time, memory_over_time)]
     return {
         "title": _title(runs),
-        "answer": answer(runs),
+        "answer": answer(runs, searches),
+        "searches": [section(search, runs) for search in searches],
         "rows": rows,
         "series": [(_swatch(position), label) for position, label in enumerate(series)],
         "columns": columns,

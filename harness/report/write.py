@@ -32,7 +32,11 @@ def write_report(runs: Sequence[Run], folder: Path) -> Path:
     )
     content = page(runs)
     html = environment.get_template("report.html.j2").render(content)
-    figures = [*content["figures"], *(row.timeline for row in content["rows"] if row.timeline)]
+    figures = [
+        *(section.figure for section in content["searches"]),
+        *content["figures"],
+        *(row.timeline for row in content["rows"] if row.timeline),
+    ]
     try:
         data = folder / "data"
         shutil.rmtree(data, ignore_errors=True)  # of an earlier report in the same place

@@ -13,6 +13,7 @@ from harness.metrics.slo import SloOptions
 from harness.recording import Findings, Prepared
 from harness.records.ids import new_run_id
 from harness.records.reader import read_run
+from harness.records.searches import FOLDER
 from harness.records.writer import RunWriter
 from harness.run import Outcome, draw, execute, measure_speed, prepare
 from harness.screen import Screen
@@ -42,7 +43,7 @@ def run_probes(config: Config, screen: Screen, sweep: str, add: Add) -> None:
     series = _Series(config, load, screen, sweep, add)
     value = series.next_value()
     first = prepare(series.config_of(value or 0.0), screen)
-    folder = Path(config.results_dir) / "searches"
+    folder = Path(config.results_dir) / FOLDER
     _make(folder)
     verb = "Reaching" if config.backend.base_url else "Starting"
     starting = screen.phase(f"{verb} {config.backend.name}")
@@ -158,7 +159,15 @@ class _Series:
         verdict = judge(run, slo, self.load.attainment)
         stopped = str(outcome.error) if isinstance(outcome.error, Oversaturated) else None
         return Probe(
-            value, run.id, run.status, verdict.met, verdict.text, verdict.enough, stopped, dict(run.summary)
+            value=value,
+            run=run.id,
+            status=run.status,
+            met=verdict.met,
+            found=verdict.text,
+            remarks="; ".join(verdict.remarks),
+            enough=verdict.enough,
+            stopped=stopped,
+            summary=dict(run.summary),
         )
 
     def _refuse_to_go_on(self, outcome: Outcome, server: Server) -> None:

@@ -9,13 +9,12 @@ import orjson
 
 from harness.config import Config
 from harness.core.errors import RecordError
+from harness.records.searches import SCHEMA
 from harness.search.bracket import Found, Tried, found_by
 from harness.search.options import ProbeOptions, SearchOptions
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,8 @@ class Probe:
     """One recorded run of a series.
 
     met: whether it met the SLO, None where that says nothing: there is none, or the probe broke.
-    found: what was held against each limit, in words. enough: there were samples for every percentile.
+    found: what was held against each limit, in words. remarks: the part of it that is no figure. enough: there were
+        samples for every percentile.
     stopped: why it was ended early, None where it was not.
     """
 
@@ -32,6 +32,7 @@ class Probe:
     status: str
     met: bool | None
     found: str
+    remarks: str
     enough: bool
     stopped: str | None
     summary: dict[str, Any]

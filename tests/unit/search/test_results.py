@@ -23,7 +23,7 @@ def result(
 ) -> Result:
     assert isinstance(config.load, ProbeOptions)
     made = tuple(
-        Probe(value, f"r{number}", "complete", met, "TTFT p95 7 ms", enough, None, {})
+        Probe(value, f"r{number}", "complete", met, "TTFT p95 7 ms", "", enough, None, {})
         for number, (value, met) in enumerate(probes)
     )
     return Result("r1", "s1", config.load, config, made, broken_off)
