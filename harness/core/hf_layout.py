@@ -54,11 +54,14 @@ def hf_folder(model: ModelFiles, say: Say = lambda line: None) -> Path:
             return model.weights
         raise ModelError(f"{model.weights} holds no safetensors. Give the folder that the model came in.")
 
+    # Rounded once: in a quantised file's F16 copy the values have been rounded already.
+    source = model.original or model.weights
+
     def build(folder: Path) -> None:
-        reader = open_gguf(model.weights)
+        reader = open_gguf(source)
         config = llama_config(reader)
         tensors = _tensors(reader, config)
-        say(f"Converting {model.weights.name}: the Hugging Face layout in bfloat16")
+        say(f"Converting {source.name}: the Hugging Face layout in bfloat16")
         write_bfloat16(folder / "model.safetensors", tensors)
         _write_json(folder / "config.json", config)
         special = {key: config[key] for key in ("bos_token_id", "eos_token_id", "pad_token_id")}
@@ -66,7 +69,7 @@ def hf_folder(model: ModelFiles, say: Say = lambda line: None) -> Path:
         _write_tokenizer(model.tokenizer_folder, folder)
 
     tokenizer = sha256_of_file(model.tokenizer_folder / "tokenizer.json")
-    key = f"{sha256_of_file(model.weights)[:16]}-{tokenizer[:8]}-hf-v{_LAYOUT}"
+    key = f"{sha256_of_file(source)[:16]}-{tokenizer[:8]}-hf-v{_LAYOUT}"
     return cached_folder(f"models/{key}", build)
 
 

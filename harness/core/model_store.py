@@ -48,6 +48,7 @@ class ModelFiles:
 
     weights: what an engine loads, a GGUF file or a folder. tokenizer_folder: holds tokenizer.json.
     sha256: hash of the source (the GGUF, or the folder's files by name). notes: what a report must say about it.
+    original: the GGUF file that `weights` was copied from; None where nothing was copied.
     """
 
     name: str
@@ -56,6 +57,7 @@ class ModelFiles:
     geometry: ModelGeometry
     sha256: str
     notes: tuple[str, ...] = ()
+    original: Path | None = None
 
     @property
     def is_gguf(self) -> bool:
@@ -160,6 +162,7 @@ def _from_gguf(path: Path, source: ModelSource, say: Say) -> ModelFiles:
         geometry=geometry,
         sha256=sha256,
         notes=notes,
+        original=path if converted.is_file() else None,
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import gguf
@@ -140,6 +141,13 @@ def test_it_is_made_once(tmp_path: Path):
     model, told = tiny_gguf(tmp_path), []
     assert hf_folder(model, told.append) == hf_folder(model, told.append)
     assert len(told) == 1
+
+
+def test_the_original_of_a_converted_model_is_read(tmp_path: Path):
+    model = tiny_gguf(tmp_path)
+    assert (
+        hf_folder(replace(model, weights=tmp_path / "f16.gguf", original=model.weights)) / "config.json"
+    ).is_file()
 
 
 def test_an_output_matrix_of_its_own_is_kept(tmp_path: Path):
