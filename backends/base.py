@@ -116,7 +116,7 @@ class Endpoint:
 
 
 class Backend(Protocol):
-    """What an adapter provides. All methods but `prepare` are cheap and start nothing; `check` comes first."""
+    """What an adapter provides. `check` comes first; all but `install` and `prepare` are cheap and start nothing."""
 
     options: EngineOptions
 
@@ -126,6 +126,13 @@ class Backend(Protocol):
 
     def check(self, model: ModelFiles) -> None:
         """Raise UsageError for options or models this engine cannot honour, naming what would work."""
+        ...
+
+    def install(self, say: Say) -> None:
+        """Make its environment where it is missing and `backend.install=true` asks for it; minutes, told by `say`.
+
+        `check` has passed before. Raises UsageError or EngineError where it cannot be made.
+        """
         ...
 
     def prepare(self, model: ModelFiles, say: Say) -> None:

@@ -56,6 +56,9 @@ class EndpointBackend:
         check_running(self.options)
         check_nothing_is_theirs(self.options)
 
+    def install(self, say: Say) -> None:
+        """Nothing to install."""
+
     def prepare(self, model: ModelFiles, say: Say) -> None:
         """Nothing to make."""
 

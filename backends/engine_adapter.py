@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from backends.base import Capabilities, Endpoint, EngineOptions, LaunchSpec, Say
 from backends.environment import Recipe
+from backends.environment_making import ensure
 from backends.package_versions import versions_here, versions_of
 from backends.running_server import check_running, running_endpoint
 from harness.core.errors import EngineError, UsageError
@@ -23,11 +24,13 @@ class EngineAdapter:
     """Base of the adapters; see `backends.base.Backend` for what the methods promise.
 
     shown: the engine's name as people write it. recipes: how its environment is made, by device.
+    converters: further environments, for what makes the files it loads, by what they are called ("export").
     required: options of which null is no choice for this engine.
     """
 
     shown: ClassVar[str]
     recipes: ClassVar[Mapping[str, Recipe]]
+    converters: ClassVar[Mapping[str, Recipe]] = {}
     required: ClassVar[tuple[str, ...]]
 
     options: EngineOptions
@@ -67,7 +70,10 @@ class EngineAdapter:
     # What all share
 
     def check(self, model: ModelFiles) -> None:
-        """Raise UsageError naming the option and the choices; EngineError where the engine is not installed."""
+        """Raise UsageError naming the option and the choices; EngineError where the engine is not installed.
+
+        One that `backend.install=true` will bring is not missed here.
+        """
         if self.options.base_url is not None:
             check_running(self.options)
             return
@@ -85,7 +91,8 @@ class EngineAdapter:
             self.one_of("weight_dtype", able.weight_dtypes)
         self._check_sizes(model)
         self.check_options(model)
-        self.check_installed()
+        if not self._to_be_made():
+            self.check_installed()
 
     @property
     def device_kind(self) -> str:
@@ -110,9 +117,27 @@ class EngineAdapter:
             return {}
         return versions_here(packages) if python == sys.executable else versions_of(python, packages)
 
+    def install(self, say: Say) -> None:
+        """See `Backend`."""
+        if self._to_be_made():
+            if self._missing():
+                ensure(self.recipe(), say)
+            for converter in self.converters.values():
+                if not converter.on_request:
+                    ensure(converter, say)
+            self.check_installed()
+
+    def _to_be_made(self) -> bool:
+        own = self.options.python is not None or self.options.base_url is not None
+        return self.options.install and not own
+
+    def _missing(self) -> list[str]:
+        versions = self.versions()
+        return [package for package in self.recipe().packages if package not in versions]
+
     def check_installed(self) -> None:
         """Raise EngineError where the environment lacks the engine, with the command that mends it."""
-        missing = [package for package in self.recipe().packages if package not in self.versions()]
+        missing = self._missing()
         if not missing:
             return
         if self.options.python is not None:

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from harness.core.errors import HarnessError
 
@@ -30,7 +31,7 @@ def cached_folder(key: str, build: Callable[[Path], None]) -> Path:
     final = cache_root() / key
     if final.is_dir():
         return final
-    with _locked(final):
+    with locked(final):
         if final.is_dir():  # another process built it while this one waited
             return final
         building = final.with_name(final.name + ".building")
@@ -46,7 +47,11 @@ def cached_folder(key: str, build: Callable[[Path], None]) -> Path:
 
 
 @contextmanager
-def _locked(final: Path) -> Iterator[None]:
+def locked(final: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[TextIO]:
+    """Hold the lock of the entry `final`; `waiting` is called once where another process has it.
+
+    Yields the lock's file: a child process that inherits it keeps the lock for as long as it lives.
+    """
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
         lock = final.with_name(final.name + ".lock").open("w")
@@ -55,9 +60,13 @@ def _locked(final: Path) -> Iterator[None]:
             f"The cache folder {final.parent} cannot be written ({error.strerror}). "
             "Set INFERENCE_HARNESS_CACHE to a folder that can."
         ) from error
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # released by the kernel if this process dies
-        yield
+    with lock:  # released by the kernel if this process dies
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waiting()
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield lock
 
 
 def sha256_of_file(path: Path) -> str:
