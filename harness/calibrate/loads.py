@@ -15,7 +15,7 @@ import conf
 from backends.base import Endpoint
 from harness.calibrate.errors import Errors, errors_of
 from harness.calibrate.log import TrueLog, read_log
-from harness.calibrate.server import RunningServer, Schedule, truth_server
+from harness.calibrate.server import Schedule, truth_server
 from harness.calibrate.words import words_tokenizer
 from harness.client import ClientJob, Measurement, measure
 from harness.core.errors import HarnessError
@@ -110,7 +110,7 @@ def drive(load: Load, language: str | None = None) -> Run:
         folder = Path(scratch)
         job_folder = folder / "client"
         with truth_server(load.schedule, folder, server_cpus, language) as server:
-            job = _job(load, server, job_folder, words_tokenizer(folder), client_cpus)
+            job = client_job(load, server.base_url, job_folder, words_tokenizer(folder), client_cpus)
             before = time.process_time()
             measurement = measure(job, lambda progress: None)
             parse_s = time.process_time() - before
@@ -124,9 +124,10 @@ def drive(load: Load, language: str | None = None) -> Run:
         return Run(reading, measurement, log, journal_bytes)
 
 
-def _job(
-    load: Load, server: RunningServer, spool: Path, tokenizer: Path, cpus: tuple[int, ...] | None
+def client_job(
+    load: Load, base_url: str, spool: Path, tokenizer: Path, cpus: tuple[int, ...] | None
 ) -> ClientJob:
+    """What the real client is told to do for `load` against a truth server at `base_url`."""
     requests = [
         PlannedRequest(
             index=number,
@@ -139,7 +140,7 @@ def _job(
         for number in range(load.requests)
     ]
     return ClientJob(
-        endpoint=Endpoint(server.base_url, "truth", {}),
+        endpoint=Endpoint(base_url, "truth", {}),
         api="completions",
         requests=requests,
         phase="measured",
