@@ -4,7 +4,7 @@ Types and the shape live here; every default value lives in conf/. Importing thi
 loads no engine.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
@@ -26,6 +26,7 @@ from harness.load.options import (
     TraceOptions,
 )
 from harness.metrics.slo import SloOptions
+from harness.quality.options import PerplexityOptions, QualityOptions, RecallOptions
 from harness.search.options import SearchOptions, SweepRateOptions
 from workloads.options import (
     ChatOptions,
@@ -55,25 +56,6 @@ class ModelOptions:
 
 
 @dataclass
-class QualityOptions:
-    """What is measured of the answers' quality beside speed.
-
-    name: none or perplexity.
-    text: file whose text is predicted; null takes the Python documentation.
-    tokens: length of the text in tokens. window: tokens per context. stride: step between windows; null is the
-        window, so that windows share nothing.
-    chunk: tokens fed at once through the KV cache that is judged; null feeds as the measured run does.
-    """
-
-    name: str = MISSING
-    text: str | None = MISSING
-    tokens: int = MISSING
-    window: int = MISSING
-    stride: int | None = MISSING
-    chunk: int | None = MISSING
-
-
-@dataclass
 class HardwareOptions:
     """What the machine is used like, and what it costs.
 
@@ -97,7 +79,7 @@ class Config:
     workload: WorkloadOptions = MISSING
     load: LoadOptions = MISSING
     model: ModelOptions = MISSING
-    quality: QualityOptions = MISSING
+    quality: QualityOptions = field(default_factory=QualityOptions)
     slo: SloOptions = MISSING
     hardware: HardwareOptions = MISSING
 
@@ -111,6 +93,9 @@ class RootSchema(Config):
 
 
 _RECORDED_WORKLOADS = ("file", "trace")
+
+# Groups of which several choices may be taken at once (quality=[perplexity,recall]): each fills GROUP.CHOICE.
+TAKEN_TOGETHER = ("quality",)
 
 # Which dataclass types which choice: SCHEMAS[group][name] is what /schema/GROUP@_here_: NAME means in conf/.
 SCHEMAS: dict[str, dict[str, type]] = {
@@ -134,7 +119,7 @@ SCHEMAS: dict[str, dict[str, type]] = {
         "trace": TraceOptions,
     },
     "model": {"options": ModelOptions},
-    "quality": {"options": QualityOptions},
+    "quality": {"perplexity": PerplexityOptions, "recall": RecallOptions},
     "slo": {"options": SloOptions},
     "hardware": {"options": HardwareOptions},
 }

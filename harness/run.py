@@ -191,15 +191,11 @@ def _check_ending(measurement: Measurement, server: Server) -> None:
 def judge(prepared: Prepared, backend: Backend, server: Server, findings: Findings, screen: Screen) -> None:
     """The quality phase, where one was asked for."""
     options = prepared.config.quality
-    if options.name == "none":
+    if not options.asked():
         return
-    with screen.phase("Perplexity") as detail:
+    with screen.phase("Quality") as detail:
         findings.quality = measure_quality(
-            options,
-            backend,
-            server.endpoint,
-            prepared.tokenizer,
-            lambda done, of: detail(f"window {done} of {of}"),
+            options, backend, server.endpoint, prepared.tokenizer, prepared.config.seed, detail
         )
 
 

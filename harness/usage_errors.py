@@ -5,9 +5,10 @@ import re
 from collections.abc import Callable, Iterator
 
 from hydra.errors import HydraException, OverrideParseException
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from harness.config import TAKEN_TOGETHER
 from harness.core.errors import HarnessError, RecordError, UsageError
 from harness.help import GROUPS, choices_of
 
@@ -28,6 +29,12 @@ def explain(error: Exception) -> HarnessError:
         return RecordError(
             f"{error.strerror}: {error.filename}. Choose another place with results_dir=FOLDER."
         )
+    if isinstance(error, AssertionError) and "Unexpected type for root: NoneType" in str(error):
+        # OmegaConf's word for a key below something that is null.
+        return UsageError(
+            "A key below a quality task is set, but that task is not asked for. "
+            "Add it: quality=perplexity, quality=recall or 'quality=[perplexity,recall]'."
+        )
     if not isinstance(error, HydraException | OmegaConfBaseException):
         raise error
     if isinstance(error, OverrideParseException):
@@ -35,7 +42,7 @@ def explain(error: Exception) -> HarnessError:
     text = str(error)
     for pattern, explanation in (
         (r"Could not override '([^']+)'", _unknown_key),
-        (r"Could not find '([^']+)'", _unknown_choice),
+        (r"Could not (?:find|load) '([^']+)'", _unknown_choice),
         (r"Key '([^']+)' (?:is )?not in", _unknown_key),
         (r"Error merging override (\S+)", _wrong_type(error)),
         (r"Ambiguous value for argument '([^']+)'", _several_values),
@@ -64,21 +71,30 @@ def _unknown_key(key: str) -> str:
 
 def _known_keys(parent: str) -> Iterator[str]:
     """Keys below `parent` over all choices of its group."""
+    names: set[str] = set()
+    group, _, path = parent.partition(".")
+    for node in _schemas(group):
+        below = OmegaConf.select(node, path) if path else node
+        if isinstance(below, DictConfig):
+            names.update(str(key) for key in below)
+    yield from names
+
+
+def _schemas(group: str) -> Iterator[DictConfig]:
+    """What may stand at `group`, by each of its choices; at "" the root."""
     from hydra.core.config_store import ConfigStore
 
     repository = ConfigStore.instance().repo["schema"]
-    if not parent:
-        yield from (str(key) for key in repository["root.yaml"].node)
+    root = repository["root.yaml"].node
+    if not group:
+        yield root
         return
-    group, *path = parent.split(".")
-    names: set[str] = set()
-    for entry in repository.get(group, {}).values():
-        node = entry.node
-        for step in path:
-            node = node.get(step) if isinstance(node, DictConfig) and step in node else None
-        if isinstance(node, DictConfig):
-            names.update(str(key) for key in node)
-    yield from names
+    if isinstance(root.get(group), DictConfig):
+        yield root[group]
+    for file, entry in repository.get(group, {}).items():
+        # Choices that may be taken together each have a place of their own below the group.
+        choice = file.removesuffix(".yaml")
+        yield OmegaConf.create({choice: entry.node}) if group in TAKEN_TOGETHER else entry.node
 
 
 def _several_values(argument: str) -> str:

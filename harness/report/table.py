@@ -42,6 +42,15 @@ COLUMNS = (
         interval="quality.perplexity_interval",
         optional=True,
     ),
+    Column(
+        "Recall",
+        "of planted facts, 95 % interval",
+        ("quality.recall",),
+        percent,
+        interval="quality.recall_interval",
+        optional=True,
+    ),
+    Column("Recall", "log-probability", ("quality.recall_log_prob",), two_decimals, optional=True),
 )
 
 

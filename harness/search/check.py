@@ -12,8 +12,8 @@ _OVER = ("rate", "concurrency")
 
 def check_probes(config: Config, load: ProbeOptions) -> None:
     """Raise UsageError, naming the key; the probes' own loads are checked when they are made."""
-    if config.quality.name != "none":
-        raise UsageError(f"load={load.name} measures speed alone. Leave quality={config.quality.name} out.")
+    if asked := config.quality.asked():
+        raise UsageError(f"load={load.name} measures speed alone. Leave quality={','.join(asked)} out.")
     if config.workload.name == "file":
         raise UsageError(
             f"load={load.name} draws new prompts for each probe, so that no cache helps a later one; a saved plan "

@@ -33,7 +33,7 @@ RUN_ELSEWHERE = (
     (r"sudo apt-get", "the browser's packages are installed by .ci/run"),
 )
 SMALL = ["load.warmup=1", "load.requests=3"]
-SMALL_QUALITY = ["quality.tokens=120", "quality.window=60"]
+SMALL_QUALITY = ["quality.perplexity.tokens=120", "quality.perplexity.window=60"]
 
 
 def commands() -> list[str]:

@@ -46,8 +46,8 @@ def assert_one_clear_message(done: Done, status: int, *words: str) -> None:
         ),
         (["backend.context_length=100000"], ["backend.context_length", "8192"]),
         (["workload.corpus.name=folder", "workload.corpus.path=."], ["workload.corpus.path"]),
-        (["quality=perplexity", "quality.text=missing.txt"], ["quality.text"]),
-        (["quality=perplexity", "quality.stride=0"], ["quality.stride"]),
+        (["quality=perplexity", "quality.perplexity.text=missing.txt"], ["quality.perplexity.text"]),
+        (["quality=perplexity", "quality.perplexity.stride=0"], ["quality.perplexity.stride"]),
         (["workload=file"], ["workload.path"]),
     ],
 )

@@ -22,7 +22,7 @@ def command(server: ScriptedServer, *more: str) -> list[str]:
 
 def test_one_run_is_recorded_whole(server: ScriptedServer, tmp_path: Path):
     server.play(Script(ttft_ms=30, itl_ms=5))
-    quality = ["quality=perplexity", "quality.tokens=300", "quality.window=100"]
+    quality = ["quality=perplexity", "quality.perplexity.tokens=300", "quality.perplexity.window=100"]
     done = run(command(server, "workload=rag", "workload.prompt_tokens=700", *quality), tmp_path)
     assert done.status == 0, done.err
     (record,) = records(tmp_path / "results")

@@ -35,6 +35,9 @@ def explained(*overrides: str) -> str:
         ("kv_dtype=f16", ["no key kv_dtype", "Did you mean backend.kv_dtype?"]),
         ("concurrency=2", ["Did you mean load.concurrency?"]),
         ("zzz=1", ["no key zzz", "seed"]),
+        ("quality.perplexity.text=x", ["not asked for", "quality=perplexity"]),
+        ("quality=[perplexity,rcall]", ["quality=rcall", "Did you mean quality=recall?"]),
+        ("quality.chunks=3", ["Did you mean quality.chunk?"]),
         ("workload=rga", ["workload=rga", "Did you mean workload=rag?", "chat", "summarization"]),
         ("backend=nothing-like-it", ["Choices: ", "openvino", "endpoint"]),
         ("experiment=defalt", ["Did you mean experiment=default?"]),
@@ -95,10 +98,17 @@ def test_every_choice_composes_to_typed_options(workload: str, backend: str):
 
 
 @pytest.mark.parametrize("load", sorted(choices_of("load")))
-@pytest.mark.parametrize("quality", ["none", "perplexity"])
+@pytest.mark.parametrize("quality", ["none", "perplexity", "recall"])
 def test_every_load_and_quality_composes(load: str, quality: str):
     config = typed(compose("config", overrides=[f"load={load}", f"quality={quality}", "slo=interactive"]))
-    assert (config.load.name, config.quality.name, config.slo.name) == (load, quality, "interactive")
+    asked = () if quality == "none" else (quality,)
+    assert (config.load.name, config.quality.asked(), config.slo.name) == (load, asked, "interactive")
+
+
+def test_quality_tasks_can_be_taken_together():
+    config = typed(compose("config", overrides=["quality=[perplexity,recall]", "quality.recall.trials=9"]))
+    assert config.quality.asked() == ("perplexity", "recall")
+    assert config.quality.recall is not None and config.quality.recall.trials == 9
 
 
 @pytest.mark.parametrize(

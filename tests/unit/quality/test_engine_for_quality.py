@@ -2,11 +2,13 @@ import dataclasses
 
 import pytest
 
-from harness.config import QualityOptions
+from harness.quality.options import PerplexityOptions, QualityOptions
 from harness.quality.phase import engine_for_quality
 from tests.support.backends import endpoint, openvino
 
-_QUALITY = QualityOptions(name="perplexity", tokens=100, window=50, stride=None, chunk=64, text=None)
+_QUALITY = QualityOptions(
+    chunk=64, perplexity=PerplexityOptions(tokens=100, window=50, stride=None, text=None)
+)
 
 
 @pytest.mark.parametrize("prefix_cache", [False, True])
@@ -27,4 +29,4 @@ def test_an_engine_of_somebody_else_stays_as_it_is():
 
 def test_without_a_quality_phase_nothing_changes():
     engine = openvino(prefix_cache=True).options
-    assert engine_for_quality(dataclasses.replace(_QUALITY, name="none"), engine) is engine
+    assert engine_for_quality(dataclasses.replace(_QUALITY, perplexity=None), engine) is engine

@@ -1,0 +1,58 @@
+"""The two questions that quality tasks put to a running server: how probable is this, and how does it go on."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from backends.base import Endpoint
+from backends.http_calls import Unreachable, post_json, server_words
+from harness.core.errors import EndpointError
+
+_TIMEOUT_S = 300.0
+
+
+def prompt_log_probs(endpoint: Endpoint, ids: Sequence[int]) -> list[float | None]:
+    """log p of each prompt token by `echo` and `logprobs`; one token is generated, as not every server takes 0.
+
+    Raises EndpointError where the server stops answering or refuses. A list of the wrong length is for the caller
+    to tell, who knows how many were due.
+    """
+    choice = _complete(endpoint, ids, 1, {"echo": True, "logprobs": 1}, "prompt log-probabilities")
+    try:
+        values: list[float | None] = choice["logprobs"]["token_logprobs"]
+    except (KeyError, TypeError):
+        return []
+    return values
+
+
+def continuation(endpoint: Endpoint, ids: Sequence[int], tokens: int) -> str:
+    """The text of the `tokens` most probable next tokens, one after another (greedy). Raises EndpointError."""
+    choice = _complete(endpoint, ids, tokens, {}, "a completion of token ids")
+    text = choice.get("text")
+    if not isinstance(text, str):
+        raise EndpointError("The server answered a completion without a text.")
+    return text
+
+
+def _complete(
+    endpoint: Endpoint, ids: Sequence[int], tokens: int, extras: dict[str, Any], what: str
+) -> dict[str, Any]:
+    body = {
+        "model": endpoint.model_name,
+        "prompt": list(ids),
+        "max_tokens": tokens,
+        "temperature": 0,
+        **extras,
+    }
+    try:
+        reply = post_json(
+            endpoint.base_url + "/v1/completions", body, endpoint.headers, _TIMEOUT_S, endpoint.trust
+        )
+    except Unreachable as error:
+        raise EndpointError(f"The server stopped answering while quality was measured ({error}).") from error
+    if reply.status != 200:
+        raise EndpointError(f"The server refuses {what}: HTTP {reply.status}, {server_words(reply)}")
+    try:
+        choice: dict[str, Any] = reply.json()["choices"][0]
+    except (KeyError, IndexError, TypeError) as error:
+        raise EndpointError(f"The server answered {what} without a choice.") from error
+    return choice

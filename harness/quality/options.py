@@ -1,0 +1,54 @@
+"""What is measured of the answers' quality beside speed: one dataclass a task; values come from conf/quality/."""
+
+from dataclasses import dataclass, fields
+
+from omegaconf import MISSING
+
+
+@dataclass
+class PerplexityOptions:
+    """Perplexity of real text.
+
+    text: file whose text is predicted; null takes the Python documentation.
+    tokens: length of the text in tokens. window: tokens per context. stride: step between windows; null is the
+        window, so that windows share nothing.
+    """
+
+    text: str | None = MISSING
+    tokens: int = MISSING
+    window: int = MISSING
+    stride: int | None = MISSING
+
+
+@dataclass
+class RecallOptions:
+    """Facts planted in real text and asked for.
+
+    lengths: tokens of a prompt. depths: where the fact stands, from 0 (beginning) to 1 (end). trials: prompts for
+        each length and depth. facts: how many stand in a prompt, of which one is asked for.
+    question_first: whether the question also stands before the text, where a method that drops entries while it
+        reads can see what matters; otherwise it only follows.
+    """
+
+    lengths: list[int] = MISSING
+    depths: list[float] = MISSING
+    trials: int = MISSING
+    facts: int = MISSING
+    question_first: bool = MISSING
+
+
+@dataclass
+class QualityOptions:
+    """The tasks of a run, null for those that are not asked for (`quality=[perplexity,recall]` asks for two).
+
+    chunk: tokens fed at once through the KV cache that is judged; null feeds as the measured run does.
+    """
+
+    chunk: int | None = MISSING
+    perplexity: PerplexityOptions | None = None
+    recall: RecallOptions | None = None
+
+    def asked(self) -> tuple[str, ...]:
+        """Names of the tasks that are asked for."""
+        names = (field.name for field in fields(self) if field.name != "chunk")
+        return tuple(name for name in names if getattr(self, name) is not None)
