@@ -8,6 +8,7 @@ import orjson
 
 from harness.client.sse import EventStreamParser, ServerEvent
 
+_MOST_COUNTED = 2**31  # a server's count above this is no count of tokens
 _GIVEN_UP = ("error", "abort")  # finish reasons by which engines say that they failed
 # String fields of a delta that are no generated text.
 _NO_TEXT = frozenset({"role", "name", "id", "tool_call_id", "obfuscation"})
@@ -66,11 +67,37 @@ def read_chunk(event: ServerEvent) -> Chunk:
         if event.type == "error":
             return Chunk(error=data)
         return Chunk(unexpected=True)
+    if event.type == "error" and isinstance(record, dict):
+        return Chunk(error=error_of(record) or data)
+    return _read_message(record)
+
+
+def read_json(data: bytes) -> Chunk | None:
+    """What `read_chunk` says of an event of type message with this data; None where it is no JSON by the book.
+
+    It saves the decoding of UTF-8 and the event. None: see what `read_chunk` makes of it.
+    """
+    try:
+        record = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return None
+    return _read_message(record)
+
+
+def _read_message(record: Any) -> Chunk:
     if not isinstance(record, dict):
         return Chunk(unexpected=True)
-    if (error := error_of(record)) is not None or event.type == "error":
-        return Chunk(error=error or data)
+    if (error := error_of(record)) is not None:
+        return Chunk(error=error)
     return _read_record(record)
+
+
+def count_in(record: dict[str, Any] | None, name: str) -> int | None:
+    """A count in a usage record; None where it is missing or can be none."""
+    value = record.get(name) if record else None
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if 0 <= value < _MOST_COUNTED else None
 
 
 def error_of(record: dict[str, Any]) -> str | None:

@@ -1,4 +1,4 @@
-"""The raw record of a run: an append-only journal that spills to disk, and its reader.
+"""The raw record of a run: an append-only journal that spills to disk.
 
 While the clock runs, an entry is one `bytearray` append; a writer thread takes full buffers to the file, so a
 slow disk delays nobody. A journal cut off in the middle (a killed process, a full disk) reads up to its last
@@ -10,13 +10,12 @@ import os
 import queue
 import struct
 import threading
-from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
 
-_ENTRY = struct.Struct("<BIqI")  # kind, request, instant in ns, length of the payload
+ENTRY = struct.Struct("<BIqI")  # kind, request, instant in ns, length of the payload
 _SPILL_BYTES = 1 << 18
 
 
@@ -38,7 +37,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self._buffer = bytearray()
-        self._pack = _ENTRY.pack
+        self._pack = ENTRY.pack
         self._full: queue.SimpleQueue[bytearray | None] = queue.SimpleQueue()
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         self.failure: str | None = None
@@ -80,44 +79,19 @@ class Journal:
 
 def read_journal(path: Path) -> Iterator[tuple[int, int, int, bytes]]:
     """The entries of `path` in order: (kind, request, ns, payload). A missing file has none."""
-    with _mapped(path) as data:
+    with mapped(path) as data:
         at, end = 0, len(data)
-        while at + _ENTRY.size <= end:
-            kind, request, ns, length = _ENTRY.unpack_from(data, at)
-            at += _ENTRY.size
+        while at + ENTRY.size <= end:
+            kind, request, ns, length = ENTRY.unpack_from(data, at)
+            at += ENTRY.size
             if at + length > end:
                 return
             yield kind, request, ns, data[at : at + length]
             at += length
 
 
-def read_by_request(path: Path) -> Iterator[tuple[int, list[tuple[int, int, bytes]]]]:
-    """Each request of `path` in order of its number, with its entries (kind, ns, payload) in theirs.
-
-    The file may be larger than memory: 8 bytes are held for each entry, and the entries of one request.
-    """
-    with _mapped(path) as data:
-        starts: dict[int, array[int]] = {}
-        at, end = 0, len(data)
-        size, unpack = _ENTRY.size, _ENTRY.unpack_from
-        while at + size <= end:
-            _, request, _, length = unpack(data, at)
-            if at + size + length > end:
-                break
-            if request not in starts:
-                starts[request] = array("q")
-            starts[request].append(at)
-            at += size + length
-        for request in sorted(starts):
-            entries = []
-            for start in starts[request]:
-                kind, _, ns, length = unpack(data, start)
-                entries.append((kind, ns, data[start + size : start + size + length]))
-            yield request, entries
-
-
 @contextmanager
-def _mapped(path: Path) -> Iterator[mmap.mmap | bytes]:
+def mapped(path: Path) -> Iterator[mmap.mmap | bytes]:
     """The bytes of a file, not read into memory; none where it is missing or empty."""
     try:
         file = path.open("rb")

@@ -105,9 +105,10 @@ class _Span:
 def _outcome(exchange: RawExchange, secrets: list[str]) -> Outcome:
     outcome = outcome_of(exchange)
     outcome.detail = hidden(outcome.detail, secrets)
-    outcome.unexpected_sample = hidden(outcome.unexpected_sample, secrets)
+    outcome.answer.unexpected_sample = hidden(outcome.answer.unexpected_sample, secrets)
     return outcome
 
 
 def _last_seen(exchange: RawExchange) -> int:
-    return max([ns for ns, _ in exchange.body] + [exchange.sent_ns or exchange.scheduled_ns or 0])
+    reads = exchange.body.ns
+    return max(int(reads.max()) if len(reads) else 0, exchange.sent_ns or exchange.scheduled_ns or 0)

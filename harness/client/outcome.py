@@ -3,119 +3,76 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import orjson
 
-from harness.client.chunks import Chunk, error_of, read_chunk
+from harness.client.chunks import count_in, error_of
 from harness.client.exchanges import RawExchange
-from harness.client.sse import EventStreamParser
-
-SAMPLE_CHARACTERS = 500
-_MOST_COUNTED = 2**31  # a server's count above this is no count of tokens
-
-
-@dataclass(slots=True)
-class TextEvent:
-    """A stream event that carried text or ids; `usage_tokens` is the running count it stated, if it did."""
-
-    ns: int
-    read: int
-    text: str
-    ids: tuple[int, ...]
-    usage_tokens: int | None
+from harness.client.streams import SAMPLE_CHARACTERS, Answer, read_answer
 
 
 @dataclass(slots=True)
 class Outcome:
-    """One request after parsing. `error` is None exactly for a success by METRICS; instants in ns."""
+    """One request after parsing. `error` is None exactly for a success by METRICS; instants in ns.
+
+    answer: what the stream said; empty where none came. ns, reads: int64, one for each event with text or ids: when
+    it was complete, and the number of the read that completed it.
+    """
 
     raw: RawExchange
-    events: list[TextEvent] = field(default_factory=list)
+    answer: Answer = field(default_factory=Answer)
+    ns: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    reads: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     end_ns: int | None = None
     error: str | None = None
     detail: str | None = None
-    finish_reason: str | None = None
     done_ns: int | None = None  # arrival of [DONE]
-    usage: dict[str, Any] | None = None
-    unexpected: int = 0
-    unexpected_sample: str | None = None
+
+    @property
+    def events(self) -> int:
+        """How many stream events carried text or ids."""
+        return len(self.answer.texts)
 
     @property
     def text(self) -> str:
         """Everything generated, in order of arrival."""
-        return "".join(event.text for event in self.events)
-
-    @property
-    def reads(self) -> int:
-        """Socket reads that completed at least one event with text."""
-        return len({event.read for event in self.events})
+        return "".join(self.answer.texts)
 
     def usage_count(self, name: str) -> int | None:
         """A count of the server's last usage record, None if it gave none."""
-        return _count(self.usage, name)
+        return count_in(self.answer.usage, name)
 
     @property
     def cached_tokens(self) -> int | None:
         """Prompt tokens the server says it found in its prefix cache."""
-        details = (self.usage or {}).get("prompt_tokens_details")
-        return _count(details, "cached_tokens") if isinstance(details, dict) else None
+        details = (self.answer.usage or {}).get("prompt_tokens_details")
+        return count_in(details, "cached_tokens") if isinstance(details, dict) else None
 
 
 def outcome_of(raw: RawExchange) -> Outcome:
     """Parse what was received for one request and judge it."""
     outcome = Outcome(raw, end_ns=raw.end_ns)
-    stream_error: str | None = None
     if raw.status == 200 and _is_event_stream(raw):
-        stream_error = _read_stream(outcome)
-    error = _judge(outcome, stream_error)
+        answer = outcome.answer = read_answer(raw.body)
+        outcome.reads = raw.body.reads_at(answer.ends)
+        outcome.ns = raw.body.ns[outcome.reads]
+        if answer.done_at is not None:
+            outcome.done_ns = int(raw.body.ns[raw.body.reads_at([answer.done_at])[0]])
+    error = _judge(outcome)
     if error is not None:
         outcome.error, outcome.detail = error[0], error[1][:SAMPLE_CHARACTERS]
     return outcome
 
 
-def _read_stream(outcome: Outcome) -> str | None:
-    parser = EventStreamParser()
-    error: str | None = None
-    for ns, data in outcome.raw.body:
-        for event in parser.feed(ns, data):
-            chunk = read_chunk(event)
-            _take(outcome, chunk, ns, event.read)
-            if error is None:
-                error = chunk.error
-            if chunk.unexpected:
-                _surprise(outcome, 1, event.data)
-    _surprise(outcome, parser.ignored, parser.ignored_sample or "")
-    _surprise(outcome, bool(parser.unfinished), parser.unfinished)
-    return error
-
-
-def _surprise(outcome: Outcome, times: int, sample: str) -> None:
-    """Count what nobody expected and keep the first of it, bounded."""
-    outcome.unexpected += times
-    if times and outcome.unexpected_sample is None:
-        outcome.unexpected_sample = sample[:SAMPLE_CHARACTERS]
-
-
-def _take(outcome: Outcome, chunk: Chunk, ns: int, read: int) -> None:
-    if chunk.usage is not None:
-        outcome.usage = chunk.usage
-    if chunk.finish_reason is not None:
-        outcome.finish_reason = chunk.finish_reason
-    if chunk.done and outcome.done_ns is None:
-        outcome.done_ns = ns
-    if chunk.carries_tokens:
-        stated = _count(chunk.usage, "completion_tokens") if chunk.usage is not None else None
-        outcome.events.append(TextEvent(ns, read, chunk.text, chunk.ids, stated))
-
-
-def _judge(outcome: Outcome, stream_error: str | None) -> tuple[str, str] | None:
+def _judge(outcome: Outcome) -> tuple[str, str] | None:
     """The kind and detail of the error, None for a success."""
-    raw = outcome.raw
+    raw, answer = outcome.raw, outcome.answer
     if raw.status is not None and raw.status != 200:
         return _http_error(raw)
-    if stream_error is not None:
-        return "stream_error", stream_error
+    if answer.error is not None:
+        return "stream_error", answer.error
     if raw.failure is not None:
-        if outcome.done_ns is not None and outcome.finish_reason is not None:
+        if outcome.done_ns is not None and answer.finish_reason is not None:
             outcome.end_ns = outcome.done_ns
             return None  # all was said; only the connection ended badly
         kind, detail = raw.failure
@@ -124,9 +81,9 @@ def _judge(outcome: Outcome, stream_error: str | None) -> tuple[str, str] | None
         return kind, detail
     if not _is_event_stream(raw):
         return _no_stream(raw)
-    if outcome.finish_reason is None and outcome.done_ns is None:
+    if answer.finish_reason is None and outcome.done_ns is None:
         return "truncated", "The stream ended without a finish reason and without [DONE]."
-    if not outcome.events and outcome.finish_reason is None:
+    if not outcome.events and answer.finish_reason is None:
         return "empty", "The stream held neither a token nor a finish reason."
     return None
 
@@ -157,20 +114,13 @@ def _message(raw: RawExchange) -> str:
     if record is not None:
         error = error_of(record) or record.get("detail") or record.get("message")
     if error is None:
-        error = b"".join(data for _, data in raw.body).decode("utf-8", "replace").strip()
+        error = raw.body.data.decode("utf-8", "replace").strip()
     return str(error)
 
 
 def _record(raw: RawExchange) -> dict[str, Any] | None:
     try:
-        record = orjson.loads(b"".join(data for _, data in raw.body))
+        record = orjson.loads(raw.body.data)
     except orjson.JSONDecodeError:
         return None
     return record if isinstance(record, dict) else None
-
-
-def _count(record: dict[str, Any] | None, name: str) -> int | None:
-    value = (record or {}).get(name)
-    if isinstance(value, bool) or not isinstance(value, int):
-        return None
-    return value if 0 <= value < _MOST_COUNTED else None

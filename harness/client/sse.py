@@ -13,12 +13,11 @@ _LONGEST_RETRY = 16  # digits; what is longer is no time that anyone would wait
 class ServerEvent:
     """One dispatched event.
 
-    ns: when the read arrived that completed it. read: which of the reads that was, from 0.
-    type: "message" where the stream names none. id: the last id seen in the stream so far.
+    at: what the parser was told of the read that completed it. type: "message" where the stream names none.
+    id: the last id seen in the stream so far.
     """
 
-    ns: int
-    read: int
+    at: int
     type: str
     data: str
     id: str
@@ -35,7 +34,6 @@ class EventStreamParser:
         self._rest: list[bytes] = []  # of a line not ended yet, in the pieces that came
         self._after_cr = False  # the last line ended with CR; an LF that follows belongs to it
         self._first = True
-        self._reads = 0
         self._type = ""
         self._data: list[str] = []
         self._id = ""
@@ -51,15 +49,13 @@ class EventStreamParser:
         rest = b"".join(self._rest).decode("utf-8", "replace")
         return "\n".join([*lines, rest] if rest else lines)
 
-    def feed(self, ns: int, data: bytes) -> list[ServerEvent]:
-        """Take the bytes of one read that arrived at `ns`; return the events it completed."""
-        read = self._reads
-        self._reads += 1
+    def feed(self, at: int, data: bytes) -> list[ServerEvent]:
+        """Take the bytes of one read; return the events it completed, which bear `at`: an instant, an offset."""
         events: list[ServerEvent] = []
         for line in self._lines(data):
             if line:
                 self._field(line)
-            elif (event := self._dispatch(ns, read)) is not None:
+            elif (event := self._dispatch(at)) is not None:
                 events.append(event)
         return events
 
@@ -109,9 +105,9 @@ class EventStreamParser:
             if self.ignored_sample is None:
                 self.ignored_sample = line.decode("utf-8", "replace")
 
-    def _dispatch(self, ns: int, read: int) -> ServerEvent | None:
+    def _dispatch(self, at: int) -> ServerEvent | None:
         kind, self._type = self._type, ""
         if not self._data:
             return None
         data, self._data = "\n".join(self._data), []
-        return ServerEvent(ns, read, kind or "message", data, self._id)
+        return ServerEvent(at, kind or "message", data, self._id)

@@ -1,19 +1,21 @@
 """Outcomes as the two tables of a recorded run."""
 
-from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy
+import numpy as np
 import orjson
 import pandas
+import pyarrow as pa
 from pandas.api.types import pandas_dtype
 
-from harness.client.outcome import SAMPLE_CHARACTERS, Outcome
+from harness.client.outcome import Outcome
 from harness.client.tokens import TokenCount, count_tokens
 from harness.core.requests import PlannedRequest
 from harness.core.tokenizer import Tokenizer
 from harness.records.schema import EVENT_COLUMNS, REQUEST_COLUMNS
+
+_SAME_ROWS = 1 << 16
 
 
 def tables(
@@ -24,37 +26,45 @@ def tables(
     Outcomes are looked at one by one and forgotten: of millions of events only the columns are kept.
     """
     rows: list[dict[str, Any]] = []
-    counts: list[int] = []
     estimated: list[bool] = []
-    instants, tokens = array("q"), array("i")
+    instants: list[np.ndarray] = [np.empty(0, np.int64)]
+    tokens: list[np.ndarray] = [np.empty(0, np.int32)]
     for outcome in outcomes:
         request = requests[outcome.raw.request]
         count = count_tokens(outcome, tokenizer)
         rows.append(_row(outcome, request, phase, count))
-        counts.append(len(outcome.events))
         estimated.append(count.estimated)
-        instants.extend([event.ns for event in outcome.events])
-        tokens.extend(count.per_event)
-    order = numpy.argsort(numpy.array(instants, dtype="int64"), kind="stable")
+        instants.append(outcome.ns)
+        tokens.append(count.per_event.astype(np.int32))
+    ns = np.concatenate(instants)
+    order = np.argsort(ns, kind="stable")
+    counts = [row["events"] for row in rows]
     events = {
-        "phase": numpy.full(len(order), phase, dtype=object),
-        "index": numpy.repeat(numpy.array([row["index"] for row in rows], dtype="int32"), counts)[order],
-        "ns": numpy.array(instants, dtype="int64")[order],
-        "tokens": numpy.array(tokens, dtype="int32")[order],
-        "estimated": numpy.repeat(numpy.array(estimated, dtype=bool), counts)[order],
+        "phase": _same(phase, len(ns)),
+        "index": np.repeat(np.array([row["index"] for row in rows], np.int32), counts)[order],
+        "ns": ns[order],
+        "tokens": np.concatenate(tokens)[order],
+        "estimated": np.repeat(np.array(estimated, bool), counts)[order],
     }
     event_table = _table(events, EVENT_COLUMNS)
     columns = {name: [row[name] for row in rows] for name in REQUEST_COLUMNS}
     return _table(columns, REQUEST_COLUMNS), event_table
 
 
+def _same(text: str, rows: int) -> pa.ChunkedArray:
+    """A column of the same text, in the memory of a part of it."""
+    part = pa.array([text] * min(rows, _SAME_ROWS), pa.large_string())
+    parts = [part] * (rows // _SAME_ROWS) + [part[: rows % _SAME_ROWS]]
+    return pa.chunked_array(parts, pa.large_string())
+
+
 def _table(columns: Mapping[str, Any], dtypes: Mapping[str, str]) -> pandas.DataFrame:
     series = {name: pandas.Series(columns[name], dtype=pandas_dtype(dtype)) for name, dtype in dtypes.items()}
-    return pandas.DataFrame(series)
+    return pandas.DataFrame(series, copy=False)
 
 
 def _row(outcome: Outcome, request: PlannedRequest, phase: str, count: TokenCount) -> dict[str, Any]:
-    raw, events = outcome.raw, outcome.events
+    raw, answer, ns = outcome.raw, outcome.answer, outcome.ns
     return {
         "phase": phase,
         "index": request.index,
@@ -67,8 +77,8 @@ def _row(outcome: Outcome, request: PlannedRequest, phase: str, count: TokenCoun
         "scheduled_ns": raw.scheduled_ns,
         "sent_ns": raw.sent_ns,
         "headers_ns": raw.headers_ns,
-        "first_ns": events[0].ns if events else None,
-        "last_ns": events[-1].ns if events else None,
+        "first_ns": int(ns[0]) if len(ns) else None,
+        "last_ns": int(ns[-1]) if len(ns) else None,
         "end_ns": outcome.end_ns,
         "prompt_tokens": request.prompt_tokens if raw.prompt_tokens is None else raw.prompt_tokens,
         "prompt_tokens_usage": outcome.usage_count("prompt_tokens"),
@@ -77,12 +87,12 @@ def _row(outcome: Outcome, request: PlannedRequest, phase: str, count: TokenCoun
         "output_tokens_source": count.source,
         "output_tokens_tokenizer": count.by_tokenizer,
         "output_tokens_planned": request.output_tokens,
-        "finish_reason": outcome.finish_reason,
-        "events": len(events),
-        "reads": outcome.reads,
+        "finish_reason": answer.finish_reason,
+        "events": outcome.events,
+        "reads": len(np.unique(outcome.reads)),
         "retries": raw.retries,
-        "unexpected": outcome.unexpected,
-        "unexpected_sample": outcome.unexpected_sample and outcome.unexpected_sample[:SAMPLE_CHARACTERS],
+        "unexpected": answer.unexpected,
+        "unexpected_sample": answer.unexpected_sample,
         "text": outcome.text,
         "expected": orjson.dumps(request.expected).decode(),
         "tags": orjson.dumps(request.tags, option=orjson.OPT_SORT_KEYS).decode(),

@@ -10,7 +10,7 @@ from harness.client.sse import ServerEvent
 
 
 def chunk(data: Any, kind: str = "message") -> Chunk:
-    return read_chunk(ServerEvent(0, 0, kind, data if isinstance(data, str) else json.dumps(data), ""))
+    return read_chunk(ServerEvent(0, kind, data if isinstance(data, str) else json.dumps(data), ""))
 
 
 def choice(**fields: Any) -> dict[str, Any]:

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.client.journal import Journal, read_by_request, read_journal
+from harness.client.journal import Journal, read_journal
+from harness.client.journal_reader import read_by_request
 
 ENTRIES = st.lists(
     st.tuples(
@@ -32,7 +33,11 @@ def test_a_cut_loses_only_what_lies_behind_it(
     grouped: dict[int, list[tuple[int, int, bytes]]] = {}
     for kind, request, ns, payload in kept:
         grouped.setdefault(request, []).append((kind, ns, payload))
-    assert list(read_by_request(path)) == sorted(grouped.items())
+    columns = [
+        (request, list(zip(found.kinds.tolist(), found.ns.tolist(), found.payloads, strict=True)))
+        for request, found in read_by_request(path)
+    ]
+    assert columns == sorted(grouped.items())
     sizes = [17 + len(payload) for *_, payload in entries]
     assert len(kept) == sum(1 for number in range(len(sizes)) if sum(sizes[: number + 1]) <= cut)
 

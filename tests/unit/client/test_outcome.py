@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from harness.client.exchanges import RawExchange, collect
+from harness.client.exchanges import Body, RawExchange, collect
 from harness.client.journal import Kind
 from harness.client.outcome import outcome_of
 
@@ -32,7 +32,7 @@ def raw(*reads: bytes, **fields: Any) -> RawExchange:
         "end_ns": 1000,
         "status": 200,
         "content_type": SSE,
-        "body": [(10 * (number + 1), data) for number, data in enumerate(reads)],
+        "body": Body.of(range(10, 10 * len(reads) + 1, 10), list(reads)),
     }
     return RawExchange(**{**values, **fields})
 
@@ -77,8 +77,9 @@ def test_instants_and_reads() -> None:
     outcome = outcome_of(
         raw(first, event("")[20:] + event("a")[:9], event("a")[9:] + event("b"), event("c", "stop"))
     )
-    assert [(e.ns, e.read, e.text) for e in outcome.events] == [(30, 2, "a"), (30, 2, "b"), (40, 3, "c")]
-    assert outcome.reads == 2 and outcome.text == "abc" and outcome.end_ns == 1000
+    assert outcome.answer.texts == ["a", "b", "c"] and outcome.text == "abc"
+    assert outcome.ns.tolist() == [30, 30, 40] and outcome.reads.tolist() == [2, 2, 3]
+    assert outcome.end_ns == 1000
 
 
 def test_a_stream_whose_connection_ended_badly_ends_with_done() -> None:
@@ -89,7 +90,7 @@ def test_the_last_usage_counts() -> None:
     usage = {"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}}
     outcome = outcome_of(raw(event(usage={"completion_tokens": 1}), event(finish="stop", usage=usage), DONE))
     assert outcome.usage_count("completion_tokens") == 2 and outcome.cached_tokens == 4
-    assert [e.usage_tokens for e in outcome.events] == [1, 2]
+    assert outcome.answer.stated == {0: 1, 1: 2}
     for odd in (
         {"completion_tokens": 2**70},
         {"completion_tokens": "2"},
@@ -102,7 +103,7 @@ def test_the_last_usage_counts() -> None:
 
 def test_samples_are_bounded() -> None:
     outcome = outcome_of(raw(b"data: " + b"x" * 5000 + b"\n\n", event(finish="stop")))
-    assert outcome.unexpected == 1 and outcome.unexpected_sample == "x" * 500
+    assert outcome.answer.unexpected == 1 and outcome.answer.unexpected_sample == "x" * 500
     assert len(outcome_of(raw(b"y" * 5000, status=500)).detail or "") == 500
 
 
@@ -139,7 +140,8 @@ def test_a_journal_becomes_exchanges() -> None:
     ]
     done, refused, cut = collect(entries)
     assert (done.sent_ns, done.headers_ns, done.end_ns, done.status) == (8, 9, 12, 200)
-    assert done.body == [(10, b"a"), (11, b"b")] and done.failure is None
+    assert (done.body.data, done.body.ns.tolist(), done.body.ends.tolist()) == (b"ab", [10, 11], [1, 2])
+    assert done.failure is None
     assert (
         refused.failure == ("connect", "no\nway") and refused.prompt_tokens == 9 and refused.sent_ns is None
     )
@@ -148,4 +150,7 @@ def test_a_journal_becomes_exchanges() -> None:
 
 def test_nothing_is_dropped_in_silence() -> None:
     outcome = outcome_of(raw(b"oops\n" + event(finish="stop"), b"data: [DONE]"))
-    assert outcome.error is None and (outcome.unexpected, outcome.unexpected_sample) == (2, "oops")
+    assert outcome.error is None and (outcome.answer.unexpected, outcome.answer.unexpected_sample) == (
+        2,
+        "oops",
+    )

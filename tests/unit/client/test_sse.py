@@ -91,9 +91,10 @@ def test_bytes_one_by_one(stream: bytes) -> None:
 def test_an_event_belongs_to_the_read_that_completed_it(stream: bytes) -> None:
     """With a byte a read, the event's read is the first prefix of the stream that holds it."""
     for number, event in enumerate(parse([bytes([byte]) for byte in stream])):
-        assert event.ns == event.read * 10
-        assert len(whole(stream[: event.read + 1])) == number + 1
-        assert len(whole(stream[: event.read])) == number
+        read, beyond = divmod(event.at, 10)
+        assert beyond == 0
+        assert len(whole(stream[: read + 1])) == number + 1
+        assert len(whole(stream[:read])) == number
 
 
 @pytest.mark.parametrize(

@@ -7,20 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.client.exchanges import RawExchange
-from harness.client.outcome import Outcome, TextEvent
+from harness.client.outcome import Outcome
+from harness.client.streams import Answer
 from harness.client.tokens import count_tokens, map_offsets
 from harness.core.tokenizer import Tokenizer
 from tests.support.client_jobs import tiny_tokenizer, tokens_by_regex
 
 
 def count(events: list[tuple[Any, ...]], usage: dict[str, Any] | None = None) -> tuple[Any, ...]:
-    outcome = Outcome(RawExchange(0), usage=usage)
-    outcome.events = [
-        TextEvent(n, n, text, tuple(ids), stated) for n, (text, ids, stated) in enumerate(events)
-    ]
+    answer = Answer(texts=[text for text, _, _ in events], usage=usage)
+    answer.ids = {n: len(ids) for n, (_, ids, _) in enumerate(events) if ids}
+    answer.stated = {n: stated for n, (_, _, stated) in enumerate(events) if stated is not None}
+    outcome = Outcome(RawExchange(0), answer)
     found = count_tokens(outcome, Tokenizer.from_folder(tiny_tokenizer()))
     assert found.by_tokenizer == tokens_by_regex(outcome.text)
-    return found.total, found.source, found.per_event, found.estimated
+    return found.total, found.source, found.per_event.tolist(), found.estimated
 
 
 @pytest.mark.parametrize(
@@ -73,7 +74,7 @@ def test_a_token_belongs_to_the_event_that_completes_it(data: st.DataObject, tok
     ends = [sum(tokens[: number + 1]) for number in range(len(tokens))]
     cuts = sorted(data.draw(st.lists(st.integers(0, ends[-1]), max_size=6)))
     lengths = [after - before for before, after in zip([0, *cuts], [*cuts, ends[-1]], strict=True)]
-    assert map_offsets(ends, lengths, len(tokens)) == by_hand(ends, lengths)
+    assert map_offsets(ends, lengths, len(tokens)).tolist() == by_hand(ends, lengths)
 
 
 @given(
@@ -82,6 +83,6 @@ def test_a_token_belongs_to_the_event_that_completes_it(data: st.DataObject, tok
     total=st.integers(0, 60),
 )
 def test_events_always_add_up_to_the_total(ends: list[int], lengths: list[int], total: int) -> None:
-    mapped = map_offsets(ends, lengths, total)
+    mapped = map_offsets(ends, lengths, total).tolist()
     assert len(mapped) == len(lengths) and all(tokens >= 0 for tokens in mapped)
     assert sum(mapped) == (total if lengths else 0)

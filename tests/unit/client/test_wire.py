@@ -84,10 +84,10 @@ def check_events(stream: list[Part], wire: Wire, got: Received, pieces: list[byt
     came = sum(map(len, pieces))
     ends = list(accumulate(len(piece) for piece in pieces))
     told = [(part, end) for part, end in zip(stream, wire.ends, strict=True) if part.text and end < came]
-    assert [found.text for found in outcome.events] == [part.text for part, _ in told]
-    for found, (_, at) in zip(outcome.events, told, strict=True):
+    assert outcome.answer.texts == [part.text for part, _ in told]
+    for ns, (_, at) in zip(outcome.ns.tolist(), told, strict=True):
         before, after = got.calls[next(number for number, end in enumerate(ends) if at < end)]
-        assert before <= found.ns <= after
+        assert before <= ns <= after
     return outcome
 
 
@@ -99,9 +99,9 @@ def test_a_whole_answer(made: tuple[list[Part], Wire], cuts: list[int]) -> None:
     outcome = check_events(stream, wire, got, pieces)
     finish = next((part.finish for part in stream if part.finish), None)
     done = any(part.done for part in stream)
-    assert outcome.unexpected == sum(part.surprises for part in stream)
-    assert (outcome.unexpected_sample is None) == (outcome.unexpected == 0)
-    assert outcome.finish_reason == finish
+    assert outcome.answer.unexpected == sum(part.surprises for part in stream)
+    assert (outcome.answer.unexpected_sample is None) == (outcome.answer.unexpected == 0)
+    assert outcome.answer.finish_reason == finish
     expected = None if finish or (done and outcome.events) else "empty" if done else "truncated"
     assert outcome.error == expected
     assert got.notes == ["reusable" if wire.framed else "closed", "completed"]
@@ -143,7 +143,7 @@ def test_each_single_split_of_one_answer(framing: str, eol: str) -> None:
         pieces = [wire.data[:cut], wire.data[cut:]]
         got = receive(pieces, eof=not wire.framed)
         outcome = check_events(stream, wire, got, pieces)
-        assert outcome.error is None and outcome.unexpected == 0
+        assert outcome.error is None and outcome.answer.unexpected == 0
     one_by_one = [wire.data[at : at + 1] for at in range(len(wire.data))]
     got = receive(one_by_one, eof=not wire.framed)
     assert check_events(stream, wire, got, one_by_one).error is None
@@ -185,7 +185,7 @@ def test_noise_is_never_a_success_and_never_a_crash(data: bytes, cuts: list[int]
 def test_a_body_of_noise(body: bytes, cuts: list[int]) -> None:
     wire = put_on_wire([Part(body + b".", 0)], "length")
     outcome = outcome_of(receive(split(wire.data, cuts)).raw)
-    assert outcome.error == "truncated" and outcome.unexpected >= 0
+    assert outcome.error == "truncated" and outcome.answer.unexpected >= 0
 
 
 LAST = json_event(choice(text="a", finish_reason="stop")).data
@@ -250,7 +250,7 @@ def test_long_extensions_between_short_chunks_are_no_head_without_end() -> None:
     stream = [json_event(choice(text="a")).data] * 200 + [LAST]
     chunks = [piece for data in stream for piece in (b"%x;%b\r\n" % (len(data), b"e" * 4000), data + b"\r\n")]
     got = receive([OK + CHUNKED, *chunks, b"0\r\n\r\n"])
-    assert got.notes == REUSED and len(outcome_of(got.raw).events) == 201
+    assert got.notes == REUSED and outcome_of(got.raw).events == 201
 
 
 def test_a_line_that_never_ends() -> None:
@@ -262,7 +262,7 @@ def test_a_line_that_never_ends() -> None:
 def test_long_streams_of_short_lines_are_no_long_line() -> None:
     lines = json_event(choice(text="a")).data * 500
     got = receive([OK + b"\r\n", *[lines] * 100, LAST], eof=True)
-    assert got.notes == ["closed", "completed"] and len(outcome_of(got.raw).events) == 50_001
+    assert got.notes == ["closed", "completed"] and outcome_of(got.raw).events == 50_001
 
 
 def test_a_long_line_in_small_pieces_is_read_in_one_pass() -> None:
