@@ -9,7 +9,6 @@ from typing import Any
 from backends.base import Backend
 from backends.process import free_port
 from backends.registry import make_backend
-from harness.calibrate.kept import kept_capacity
 from harness.client import ClientJob, Measurement, Progress, measure
 from harness.config import Config
 from harness.core.errors import EngineError, HarnessError
@@ -18,8 +17,9 @@ from harness.core.metric_names import KV_USED_BYTES
 from harness.core.model_store import ModelFiles, resolve
 from harness.core.requests import Plan, PlannedRequest
 from harness.core.tokenizer import Tokenizer
-from harness.cores import available_cores, share_cores, worker_cores
 from harness.load.check import check_instants, check_load, short_plan
+from harness.load.options import LoadOptions
+from harness.placement import place
 from harness.quality.phase import check_quality, engine_for_quality, measure_quality
 from harness.recording import Findings, Prepared, bare_record, build_record, tables
 from harness.records.ids import new_run_id
@@ -28,7 +28,6 @@ from harness.screen import Screen
 from harness.serving import Server, serve
 from harness.telemetry.sampler import Sampler
 from harness.telemetry.sources import EngineMetrics, ProcessTree, optional_sources
-from harness.worker_count import worker_count
 from workloads.registry import draw_plan
 
 # Fills the findings of one run while an engine answers.
@@ -45,8 +44,11 @@ class Outcome:
     interrupted: bool = False
 
 
-def prepare(config: Config, screen: Screen) -> Prepared:
-    """Find the model, check every option, draw the plan. Starts nothing; raises UsageError or ModelError."""
+def prepare(config: Config, screen: Screen, busiest: LoadOptions | None = None) -> Prepared:
+    """Find the model, check every option, draw the plan. Starts nothing; raises UsageError or ModelError.
+
+    busiest: the highest load that the same engine will see, where other runs follow on it.
+    """
     backend = make_backend(config.backend)
     check_load(config.load)
     if config.backend.port is not None and config.backend.base_url is None:
@@ -58,12 +60,8 @@ def prepare(config: Config, screen: Screen) -> Prepared:
         tokenizer = model.tokenizer()
         backend.prepare(model, detail)
     plan = draw(config, model, tokenizer, screen)
-    # Cores are shared out only where the engine runs here.
-    ours = config.backend.base_url is None
-    available, pin = available_cores(), config.hardware.pin
-    workers = worker_count(config.load, plan, kept_capacity(), len(available))
-    cores = share_cores(available, pin, workers) if ours else worker_cores(available, pin, workers)
-    return Prepared(config, model, tokenizer, backend, plan, cores, workers)
+    placed = place(config, plan, busiest)
+    return Prepared(config, model, tokenizer, backend, plan, placed.cores, placed.workers)
 
 
 def draw(config: Config, model: ModelFiles, tokenizer: Tokenizer, screen: Screen) -> Plan:

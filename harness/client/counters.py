@@ -8,7 +8,7 @@ import mmap
 import os
 
 STATES = ("starting", "running", "draining", "done")
-STATE, STARTED_NS, SENT, FINISHED, ERRORS, IN_FLIGHT, CHUNKS, READY, START_AT_NS = range(9)
+STATE, STARTED_NS, SENT, FINISHED, ERRORS, IN_FLIGHT, CHUNKS, READY, START_AT_NS, WAITING = range(10)
 _BYTES = 4096
 
 

@@ -168,6 +168,7 @@ class Driver:
         while self._queue and self._permits.take():
             self._send(self._queue.popleft())
         self._permits.call_when_free(self._send_queued if self._queue else None)
+        self._counters[count.WAITING] = len(self._queue)
 
     def _send(self, exchange: Exchange) -> None:
         exchange.launched = True

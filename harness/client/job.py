@@ -55,6 +55,7 @@ class Progress:
 
     state: "starting", "running", "draining" or "done". total: requests that may be sent. chunks: reads that
     brought part of a stream. errors: those known before parsing (an error inside a stream shows only after).
+    waiting: requests that are due and held back by a bound on requests in flight.
     """
 
     state: str
@@ -64,6 +65,7 @@ class Progress:
     finished: int
     errors: int
     in_flight: int
+    waiting: int
     chunks: int
 
 

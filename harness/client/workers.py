@@ -174,5 +174,6 @@ def _progress(counters: list[memoryview], total: int) -> Progress:
         finished=together(count.FINISHED),
         errors=together(count.ERRORS),
         in_flight=together(count.IN_FLIGHT),
+        waiting=together(count.WAITING),
         chunks=together(count.CHUNKS),
     )

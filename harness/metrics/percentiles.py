@@ -5,6 +5,7 @@ needs
 more samples than there are is None: a p99 of 20 values is their maximum under another name.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,17 @@ SHOWN = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0}
 # Fewest samples from which a percentile is shown; those not named need one.
 FEWEST_SAMPLES = {99.0: 100, 99.9: 3000}
 _CONFIDENCE = 0.95
+_BEYOND = 3  # values to be expected beyond a percentile before a verdict rests on it
+_FEWEST_IN_ANY_CASE = 10
+
+
+def fewest_for_a_verdict(q: float) -> int:
+    """Fewest samples from which a verdict may rest on the q-th percentile: p50 10, p90 30, p95 60, p99 300.
+
+    With 3 / (1 - q) independent values the chance that none lies beyond the percentile is e⁻³ = 5 % (the rule of
+    three); with fewer the figure is too often the mere maximum. A median of under 10 rests on single values.
+    """
+    return max(_FEWEST_IN_ANY_CASE, math.ceil(100 * _BEYOND / (100 - q)))
 
 
 def percentile(values: Sequence[float] | Values, q: float) -> float | None:

@@ -10,7 +10,7 @@ import pandas as pd
 from omegaconf import MISSING
 
 from harness.metrics.latency import latencies, succeeded
-from harness.metrics.percentiles import SHOWN
+from harness.metrics.percentiles import SHOWN, fewest_for_a_verdict
 
 
 @dataclass
@@ -46,7 +46,6 @@ PERCENTILE_LIMITS = {
     for latency in ("ttft", "tpot", "e2e")
     for name, q in SHOWN.items()
 }
-_FEWEST_FOR_A_VERDICT = {99.0: 300}  # others: as many as make the percentile differ from the maximum
 
 
 def limits_of(slo: SloOptions | None) -> dict[str, float]:
@@ -95,14 +94,13 @@ def judge_percentiles(requests: pd.DataFrame, slo: SloOptions | None) -> list[di
         known = values[latency].dropna().to_numpy(dtype=float)
         value = _percentile_with_failures(np.sort(known), failed, q)
         samples = len(known) + failed
-        fewest = _FEWEST_FOR_A_VERDICT.get(q, math.ceil(100 / (100 - q)))
         judged.append(
             {
                 "key": key,
                 "limit_ms": limit,
                 "value_ms": value,
                 "samples": samples,
-                "enough": samples >= fewest,
+                "enough": samples >= fewest_for_a_verdict(q),
                 "met": value <= limit if value is not None else not samples and len(requests) > 0,
             }
         )

@@ -18,7 +18,8 @@ class ProbeOptions(LoadOptions):
 
     duration_s, requests and the timeouts bound each probe. arrivals: poisson or constant.
     attainment: share of requests that must keep the SLO's limits of single requests.
-    most_in_flight: a probe with more requests in flight than this is over-saturated, and ended.
+    most_in_flight: a probe with more requests in flight than this, those that load.concurrency holds back counted
+        in, is over-saturated, and ended.
     """
 
     arrivals: str = MISSING
@@ -29,6 +30,11 @@ class ProbeOptions(LoadOptions):
     def unit(self) -> str:
         """What a value counts."""
         return "sessions/s"
+
+    @property
+    def highest(self) -> float | None:
+        """The highest value that any probe can have, None where that is not known."""
+        raise NotImplementedError(f"load={self.name} has no order of values")
 
     def probe(self, value: float) -> LoadOptions:
         """The load of one probe at this rate."""
@@ -47,6 +53,11 @@ class SweepRateOptions(ProbeOptions):
     """A list of rates. rates: sessions per second, in the order they are run."""
 
     rates: list[float] = MISSING
+
+    @property
+    def highest(self) -> float | None:
+        """The highest of the list."""
+        return max(self.rates)
 
 
 @dataclass
@@ -71,6 +82,11 @@ class SearchOptions(ProbeOptions):
     def unit(self) -> str:
         """What a value counts."""
         return "sessions/s" if self.over == "rate" else "sessions in flight"
+
+    @property
+    def highest(self) -> float | None:
+        """Its bound from above, where it has one."""
+        return self.most
 
     def probe(self, value: float) -> LoadOptions:
         """The load of one probe at this rate or concurrency."""

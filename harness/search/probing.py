@@ -10,6 +10,7 @@ from harness.config import Config
 from harness.core.errors import EngineError, HarnessError, Oversaturated
 from harness.core.requests import Plan
 from harness.metrics.slo import SloOptions
+from harness.placement import Placement, place_again
 from harness.recording import Findings, Prepared
 from harness.records.ids import new_run_id
 from harness.records.reader import read_run
@@ -42,7 +43,8 @@ def run_probes(config: Config, screen: Screen, sweep: str, add: Add) -> None:
     name = new_run_id(config.backend.name, config.workload.name)
     series = _Series(config, load, screen, sweep, add)
     value = series.next_value()
-    first = prepare(series.config_of(value or 0.0), screen)
+    busiest = None if load.highest is None else load.probe(load.highest)
+    first = prepare(series.config_of(value or 0.0), screen, busiest)
     folder = Path(config.results_dir) / FOLDER
     _make(folder)
     verb = "Reaching" if config.backend.base_url else "Starting"
@@ -107,13 +109,16 @@ class _Series:
     def run(self, first: Prepared, server: Server) -> None:
         """Probe after probe, until there is no more to try or something really failed."""
         self._turns = _turns(first.plan)
+        placed = Placement(first.cores, first.workers)
         while (value := self.next_value()) is not None:
             self.screen.heading(f"Probe {len(self.probes) + 1}: {value:g} {self.load.unit}")
             config = self.config_of(value)
             prepared = first
             if config != first.config:
+                plan = draw(config, first.model, first.tokenizer, self.screen)
+                placed = place_again(config, plan, placed)
                 prepared = replace(
-                    first, config=config, plan=draw(config, first.model, first.tokenizer, self.screen)
+                    first, config=config, plan=plan, cores=placed.cores, workers=placed.workers
                 )
             outcome = self._probe(value, prepared, server)
             self.add(outcome)

@@ -3,7 +3,8 @@
 A server that keeps up has rate × time-in-system requests in flight, however long it runs; one that does not has
 ever more. The time in system is known from the last probe that met, so the number that a sound probe would have at
 another rate is known too; several times as many is running away. Growth alone says less: a run that fills up grows
-in the same way.
+in the same way. Requests that a bound (`load.concurrency`) holds back in the client are in the system as well: a user
+waits for them.
 """
 
 import math
@@ -34,8 +35,9 @@ class Saturation:
 
     def look(self, progress: Progress) -> bool:
         """Whether the probe is over-saturated; once it is, it stays so."""
-        now = progress.in_flight
-        told = f"{now} requests in flight after {progress.elapsed_s:.1f} s"
+        now = progress.in_flight + progress.waiting
+        held = f" ({progress.waiting} of them held back by load.concurrency)" if progress.waiting else ""
+        told = f"{now} requests in flight{held} after {progress.elapsed_s:.1f} s"
         if self.reason is None and now > self.most_in_flight:
             self.reason = f"{told}, more than load.most_in_flight={self.most_in_flight}"
         elif self.reason is None and self.expected is not None and now > self._running_away(self.expected):

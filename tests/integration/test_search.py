@@ -33,8 +33,12 @@ def result_of(folder: Path) -> dict[str, Any]:
 
 
 def test_the_highest_rate_within_the_slo_is_found(bounded: ScriptedServer, tmp_path: Path) -> None:
-    """The first probe offers four times the capacity, and is ended early; the answer is not above the capacity."""
+    """The first probe offers four times the capacity, and is ended early; the answer is not above the capacity.
+
+    A bound on requests in flight hides none of it: those that wait for it count as well.
+    """
     more = ["load.first=40", "load.most_in_flight=20", "load.duration_s=1", "load.tolerance=0.5"]
+    more += ["load.concurrency=8"]
     done = run(
         command(
             bounded, "load=search", "load.arrivals=constant", "slo.ttft_p95_ms=400", "load.probes=5", *more
@@ -48,6 +52,7 @@ def test_the_highest_rate_within_the_slo_is_found(bounded: ScriptedServer, tmp_p
     assert answer["missed"] > answer["value"]
     assert [probe["value"] for probe in probes[:2]] == [40, 20]
     assert "load.most_in_flight=20" in probes[0]["stopped"]
+    assert "held back by load.concurrency" in probes[0]["stopped"]
     assert result["sentence"] in done.out
     found = records(tmp_path / "results")
     assert [record["id"] for record in found] == [probe["run"] for probe in probes]

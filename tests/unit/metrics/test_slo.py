@@ -49,8 +49,8 @@ def test_the_percentile_is_numpys_with_failures_beyond_all_others(
 
 @pytest.mark.parametrize(
     ("name", "count", "enough"),
-    [("p50", 2, True), ("p50", 1, False), ("p90", 10, True), ("p90", 9, False), ("p95", 20, True),
-     ("p95", 19, False), ("p99", 300, True), ("p99", 299, False)],
+    [("p50", 10, True), ("p50", 9, False), ("p90", 30, True), ("p90", 29, False), ("p95", 60, True),
+     ("p95", 59, False), ("p99", 300, True), ("p99", 299, False)],
 )  # fmt: skip
 def test_it_says_whether_there_are_samples_enough(name: str, count: int, enough: bool) -> None:
     (judged,) = judge_percentiles(requests_with([7] * count), slo(**{f"ttft_{name}_ms": 7.0}))

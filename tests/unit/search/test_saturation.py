@@ -10,7 +10,7 @@ from harness.client import Progress
 from harness.search.saturation import Saturation, expected_in_flight
 
 
-def progress(elapsed_s: float, in_flight: int) -> Progress:
+def progress(elapsed_s: float, in_flight: int, waiting: int = 0) -> Progress:
     return Progress(
         state="running",
         elapsed_s=elapsed_s,
@@ -19,6 +19,7 @@ def progress(elapsed_s: float, in_flight: int) -> Progress:
         finished=5,
         errors=0,
         in_flight=in_flight,
+        waiting=waiting,
         chunks=0,
     )
 
@@ -70,6 +71,14 @@ def test_too_many_in_flight_is_enough_where_nothing_is_known() -> None:
     assert saturation.look(progress(1.1, 65))
     assert "load.most_in_flight=64" in (saturation.reason or "")
     assert saturation.look(progress(1.2, 3))  # it stays so
+
+
+def test_requests_that_a_bound_holds_back_count_as_well() -> None:
+    saturation = Saturation(64)
+    assert not saturation.look(progress(1.0, 8, waiting=56))
+    assert saturation.look(progress(1.1, 8, waiting=57))
+    assert "65 requests in flight (57 of them held back by load.concurrency)" in (saturation.reason or "")
+    assert Saturation(10**6, expected=10).look(progress(1.0, 8, waiting=33))
 
 
 def test_a_handful_is_never_running_away() -> None:
