@@ -16,7 +16,7 @@ from typing import TextIO
 import orjson
 
 from backends.base import Say
-from backends.environment import Recipe
+from backends.environment import Recipe, environments_folder
 from backends.environment_check import examine
 from backends.gpu import nvidia_gpu_here
 from backends.package_versions import versions_of
@@ -43,6 +43,44 @@ def ensure(recipe: Recipe, say: Say = lambda line: None, python: str | None = No
         if not recipe.installed():
             remake(recipe, say, held, python)
     return recipe.python()
+
+
+def mend(recipe: Recipe, say: Say = lambda line: None, python: str | None = None) -> Path:
+    """Like `ensure`, but one that is there is examined first, and made again where it does not work."""
+    if not recipe.installed():
+        return ensure(recipe, say, python)
+    say("importing what is installed")
+    if not _sound(recipe):
+        check_possible(recipe, python)
+        with locked(
+            recipe.folder(), lambda: say(f"waiting for another process that makes {recipe.name}")
+        ) as held:
+            if not _sound(recipe):  # nobody else mended it meanwhile
+                remake(recipe, say, held, python)
+    return recipe.python()
+
+
+def _sound(recipe: Recipe) -> bool:
+    return recipe.installed() and not examine(recipe.python(), recipe).faults
+
+
+def being_made(recipe: Recipe) -> bool:
+    """Whether a process, here or of somebody else with the same cache, makes it right now."""
+    if not environments_folder().is_dir():
+        return False
+    try:
+        with locked(recipe.folder(), _raise_busy):
+            return False
+    except _Busy:
+        return True
+
+
+class _Busy(Exception):
+    """Somebody else holds the lock."""
+
+
+def _raise_busy() -> None:
+    raise _Busy
 
 
 def remake(recipe: Recipe, say: Say, held: TextIO, python: str | None = None) -> None:

@@ -76,7 +76,7 @@ class Screen:
         started = time.monotonic()
         if not self.live:
             self.say(f"  {title} …")
-            yield lambda detail: None
+            yield self._plain_details()
             self.say(f"  {title}: done in {time.monotonic() - started:.1f} s")
             return
         progress = Progress(
@@ -92,6 +92,18 @@ class Screen:
             task = progress.add_task(escape(title))
             yield lambda detail: progress.update(task, description=escape(f"{title}: {detail}"))
         self.say(f"  ✓ {title} ({time.monotonic() - started:.1f} s)")
+
+    def _plain_details(self) -> Callable[[str], None]:
+        """Says a detail now and then, so that a log of something that takes minutes shows that it goes on."""
+        last_line = time.monotonic()
+
+        def show(detail: str) -> None:
+            nonlocal last_line
+            if time.monotonic() - last_line >= _PLAIN_LINE_EVERY_S:
+                last_line = time.monotonic()
+                self.say(f"    {detail}")
+
+        return show
 
     @contextmanager
     def measuring(self, title: str, total: int | None) -> Iterator[Callable[[int, str], None]]:

@@ -1,0 +1,1 @@
+"""The engines and their environments on this machine: listed, made, examined, removed."""
