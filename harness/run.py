@@ -45,9 +45,10 @@ class Outcome:
 
 
 def prepare(config: Config, screen: Screen, busiest: LoadOptions | None = None) -> Prepared:
-    """Find the model, check every option, draw the plan. Starts nothing; raises UsageError or ModelError.
+    """Find the model, check every option, draw the plan, make what the engine needs. Starts nothing.
 
-    busiest: the highest load that the same engine will see, where other runs follow on it.
+    busiest: the highest load that the same engine will see, where other runs follow on it. Raises UsageError,
+    ModelError or EngineError.
     """
     backend = make_backend(config.backend)
     check_load(config.load)
@@ -58,8 +59,11 @@ def prepare(config: Config, screen: Screen, busiest: LoadOptions | None = None) 
         backend.check(model)
         check_quality(config.quality, backend, model.geometry)
         tokenizer = model.tokenizer()
-        backend.prepare(model, detail)
     plan = draw(config, model, tokenizer, screen)
+    if config.backend.base_url is None:  # last, since it may take minutes: all that can be wrong is known by then
+        with screen.phase(f"Preparing {config.backend.name}") as detail:
+            backend.install(detail)
+            backend.prepare(model, detail)
     placed = place(config, plan, busiest)
     return Prepared(config, model, tokenizer, backend, plan, placed.cores, placed.workers)
 
