@@ -60,7 +60,8 @@ def prepare(config: Config, screen: Screen, busiest: LoadOptions | None = None) 
         check_quality(config.quality, backend, model.geometry)
         tokenizer = model.tokenizer()
     plan = draw(config, model, tokenizer, screen)
-    if config.backend.base_url is None:  # last, since it may take minutes: all that can be wrong is known by then
+    # Last, since it may take minutes: all that can be wrong in what was asked for is known by then.
+    if config.backend.base_url is None:
         with screen.phase(f"Preparing {config.backend.name}") as detail:
             backend.install(detail)
             backend.prepare(model, detail)
