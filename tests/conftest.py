@@ -10,6 +10,12 @@ settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("engines", "which engines tests/engines/test_conformance.py runs")
+    group.addoption("--engines", help="NAME,NAME; by default all that start within seconds")
+    group.addoption("--engine-python", action="append", default=[], help="NAME=PATH of an environment of yours")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _offline() -> None:
     os.environ["HF_HUB_OFFLINE"] = "1"

@@ -5,10 +5,11 @@ from typing import Any, ClassVar
 
 from backends.base import Capabilities, EngineOptions, LaunchSpec
 from backends.behind_serving import common_options, serving_command
+from backends.cpu import cpu_flags
 from backends.engine_adapter import EngineAdapter, check_pool
 from backends.environment import Recipe
 from backends.exposition import own_metrics
-from backends.openvino.precision import KV_PRECISIONS, cpu_dtypes, cpu_flags, kv_bytes_per_token
+from backends.openvino.precision import KV_PRECISIONS, cpu_dtypes, kv_bytes_per_token
 from harness.core.errors import UsageError
 from harness.core.model_store import ModelFiles
 

@@ -1,7 +1,6 @@
 """How the project's dtype names map to OpenVINO's, and which of them a CPU really computes in."""
 
 from collections.abc import Collection
-from pathlib import Path
 
 from harness.core.geometry import ModelGeometry
 
@@ -14,18 +13,6 @@ def cpu_dtypes(flags: Collection[str]) -> tuple[str, ...]:
     """Arithmetics of an x86 CPU with these /proc/cpuinfo flags; all of them where the flags are not known."""
     fast = tuple(dtype for dtype, any_of in _CPU_FLAGS.items() if not flags or any_of & set(flags))
     return ("f32", *fast)
-
-
-def cpu_flags() -> frozenset[str]:
-    """The flags of this machine's CPU; empty where it lists none under that name (not x86)."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() == "flags":
-                return frozenset(value.split())
-    except OSError:
-        pass
-    return frozenset()
 
 
 def kv_bytes_per_token(geometry: ModelGeometry, kv_dtype: str) -> float:

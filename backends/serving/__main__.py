@@ -22,8 +22,8 @@ _BACKLOG = 1024
 _FAREWELL_S = 2.0  # for streams to say why, when the engine has died
 
 
-def main() -> int:
-    """Serve until a signal comes or the engine dies; returns the exit status."""
+def parser() -> argparse.ArgumentParser:
+    """What the command takes."""
     parser = argparse.ArgumentParser(prog="python -m backends.serving", description=__doc__)
     parser.add_argument("--engine", required=True, help="openvino")
     parser.add_argument("--model", type=Path, required=True, help="what the engine loads: a file or a folder")
@@ -32,7 +32,12 @@ def main() -> int:
     parser.add_argument("--host", required=True)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--options", required=True, help="the engine's options, a JSON object")
-    arguments = parser.parse_args()
+    return parser
+
+
+def main() -> int:
+    """Serve until a signal comes or the engine dies; returns the exit status."""
+    arguments = parser().parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     try:
         return asyncio.run(_serve(arguments))

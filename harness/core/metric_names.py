@@ -15,6 +15,8 @@ PREFIX_HIT_TOKENS = "prefix_hit_tokens_total"
 PREEMPTIONS = "preemptions_total"
 PROMPT_TOKENS = "prompt_tokens_total"
 GENERATED_TOKENS = "generated_tokens_total"
+DRAFTED_TOKENS = "drafted_tokens_total"
+ACCEPTED_TOKENS = "accepted_tokens_total"
 
 GAUGES = {
     REQUESTS_RUNNING: "Requests being prefilled or decoded",
@@ -28,4 +30,6 @@ COUNTERS = {
     PREEMPTIONS: "Requests pushed out of the KV cache and computed again",
     PROMPT_TOKENS: "Prompt tokens accepted",
     GENERATED_TOKENS: "Tokens generated",
+    DRAFTED_TOKENS: "Tokens proposed by speculative decoding",
+    ACCEPTED_TOKENS: "Proposed tokens that the model accepted",
 }

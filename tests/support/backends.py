@@ -5,6 +5,7 @@ from typing import Any
 from backends.base import EngineOptions
 from backends.endpoint import EndpointBackend, EndpointOptions
 from backends.openvino.adapter import OpenVinoBackend, OpenVinoOptions
+from backends.vllm import VllmBackend, VllmOptions
 
 _COMMON: dict[str, Any] = {
     "python": None,
@@ -42,6 +43,7 @@ _OPENVINO: dict[str, Any] = {
     "threads": 2,
     "device": "cpu",
 }
+_VLLM: dict[str, Any] = {**_OPENVINO, "prefill_chunk": 256, "threads": None, "eager": True}
 _ENDPOINT: dict[str, Any] = {
     "ignore_eos": True,
     "return_token_ids": False,
@@ -60,6 +62,11 @@ def endpoint(base_url: str | None, **changes: Any) -> EndpointBackend:
     return EndpointBackend(
         EndpointOptions(name="endpoint", **{**_COMMON, **_ENDPOINT, "base_url": base_url, **changes})
     )
+
+
+def vllm(**changes: Any) -> VllmBackend:
+    """A vLLM backend in f32 unless told otherwise."""
+    return VllmBackend(VllmOptions(name="vllm", **{**_COMMON, **_VLLM, **changes}))
 
 
 def unknown() -> EngineOptions:

@@ -19,26 +19,6 @@ from tests.support.http_server import QuietHandler, served
 
 _MODEL = ModelFiles("any", Path("/"), Path("/"), ModelGeometry(1, 1, 1, 1, 1, 1), "0")
 
-_VLLM = """
-# TYPE vllm:num_requests_running gauge
-vllm:num_requests_running{engine="0",model_name="m"} 3.0
-# TYPE vllm:num_requests_waiting gauge
-vllm:num_requests_waiting{engine="0",model_name="m"} 2.0
-# TYPE vllm:kv_cache_usage_perc gauge
-vllm:kv_cache_usage_perc{engine="0",model_name="m"} 0.25
-# TYPE vllm:cache_config_info gauge
-vllm:cache_config_info{block_size="128",engine="0",kv_cache_memory_bytes="2147483648",num_gpu_blocks="728"} 1.0
-# TYPE vllm:prefix_cache_queries_total counter
-vllm:prefix_cache_queries_total{engine="0"} 1000.0
-# TYPE vllm:prefix_cache_hits_total counter
-vllm:prefix_cache_hits_total{engine="0"} 640.0
-# TYPE vllm:num_preemptions_total counter
-vllm:num_preemptions_total{engine="0"} 1.0
-# TYPE vllm:prompt_tokens_total counter
-vllm:prompt_tokens_total{engine="0"} 1000.0
-# TYPE vllm:generation_tokens_total counter
-vllm:generation_tokens_total{engine="0"} 77.0
-"""
 _SGLANG = """
 # TYPE sglang:num_running_reqs gauge
 sglang:num_running_reqs{model_name="m"} 4.0
@@ -152,35 +132,6 @@ def test_capabilities_are_as_told() -> None:
     assert endpoint("http://h", api="chat").capabilities().prompt_logprobs is False
 
 
-def test_vllm_metrics_become_the_common_ones() -> None:
-    assert endpoint("http://h").common_metrics(_VLLM) == {
-        names.REQUESTS_RUNNING: 3,
-        names.REQUESTS_WAITING: 2,
-        names.KV_RESERVED_BYTES: 2 << 30,
-        names.KV_USED_BYTES: 1 << 29,
-        names.PREFIX_QUERY_TOKENS: 1000,
-        names.PREFIX_HIT_TOKENS: 640,
-        names.PREEMPTIONS: 1,
-        names.PROMPT_TOKENS: 1000,
-        names.GENERATED_TOKENS: 77,
-    }
-
-
-def test_replicas_are_added_up_and_each_pool_has_its_own_share() -> None:
-    second = _VLLM.replace('engine="0"', 'engine="1"').replace("0.25", "0.75")
-    body = "\n".join(line for line in (_VLLM + second).splitlines() if not line.startswith("#"))
-    found = endpoint("http://h").common_metrics(body)
-    assert found[names.REQUESTS_RUNNING] == 6
-    assert found[names.KV_RESERVED_BYTES] == 4 << 30
-    assert found[names.KV_USED_BYTES] == 2 << 30
-
-
-def test_a_vllm_pool_of_unknown_size_has_no_bytes() -> None:
-    found = endpoint("http://h").common_metrics(_VLLM.replace('"2147483648"', '"None"'))
-    assert names.KV_RESERVED_BYTES not in found
-    assert names.KV_USED_BYTES not in found
-
-
 def test_sglang_metrics_become_the_common_ones() -> None:
     assert endpoint("http://h").common_metrics(_SGLANG) == {
         names.REQUESTS_RUNNING: 4,
@@ -203,8 +154,8 @@ def test_what_is_no_exposition_gives_nothing(text: str) -> None:
 
 
 def test_the_registry_makes_each_backend_and_lists_them_for_a_wrong_name() -> None:
-    assert set(backend_options()) == set(backend_names()) == {"endpoint", "openvino"}
+    assert set(backend_options()) == set(backend_names()) >= {"endpoint", "openvino"}
     made = make_backend(endpoint("http://h").options)
     assert type(made).__name__ == "EndpointBackend"
-    with pytest.raises(UsageError, match=r"vlm is unknown.*endpoint, openvino"):
+    with pytest.raises(UsageError, match=r"vlm is unknown.*endpoint, .*openvino"):
         make_backend(unknown())
