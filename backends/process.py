@@ -12,11 +12,12 @@ from types import TracebackType
 from backends import supervisor
 from backends.base import Backend, Endpoint, LaunchSpec
 from backends.http_calls import Unreachable, post_json, server_words
+from backends.last_words import last_words
 from harness.core.errors import EndpointError, EngineError, UsageError
 
 _STOP_TIMEOUT_S = supervisor.GRACE_S + 10
 _PAUSE_S = 0.2  # between two attempts to get a first token
-_WORDS_LIMIT = 16_384  # bytes read from the end of a log
+_WORDS_LIMIT = 131_072  # bytes read from the end of a log
 
 
 class EngineProcess:
@@ -81,7 +82,7 @@ class EngineProcess:
         return self._watcher.poll()
 
     def last_words(self, lines: int = 15) -> str:
-        """The last lines of the engine's output that are not blank."""
+        """The last lines of the engine's output that say something; see `backends.last_words`."""
         return _tail(self.log_path, lines)
 
     def stop(self) -> None:
@@ -110,7 +111,7 @@ def _tail(path: Path, lines: int) -> str:
             text = file.read().decode(errors="replace")
     except OSError:
         return ""
-    return "\n".join([line.rstrip() for line in text.splitlines() if line.strip()][-lines:])
+    return last_words(text, lines)
 
 
 def free_port(wanted: int | None = None) -> int:
