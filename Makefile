@@ -9,7 +9,7 @@ DEV_STAMP := $(VENV)/.installed-dev
 export HF_HUB_OFFLINE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help bench test browser test-unit lint setup setup-dev lock clean
+.PHONY: help bench test browser test-unit test-engines lint setup setup-dev lock clean
 
 help: ## What can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -30,6 +30,15 @@ browser:
 
 test-unit: $(DEV_STAMP) ## Unit tests only: no browser, no engine
 	$(BIN)/python -m pytest tests/unit
+
+# Engines whose environment is gigabytes and whose start takes minutes; make test-engines ENGINES=vllm for some of them.
+ENGINES ?= vllm
+comma := ,
+
+test-engines: $(DEV_STAMP) ## Install the heavy engines and run the conformance suite against each (PYTEST_ARGS=…)
+	@set -e; for engine in $(subst $(comma), ,$(ENGINES)); do \
+	  $(BIN)/python -m harness.engines action=install engine=$$engine; done
+	$(BIN)/python -m pytest tests/engines/test_conformance.py --engines $(ENGINES) $(PYTEST_ARGS)
 
 lint: $(DEV_STAMP) ## Style, types and the rules of which room may import which
 	$(BIN)/ruff check .

@@ -1,6 +1,8 @@
 """Settings shared by every test: hypothesis without deadlines, and the same examples on every CI run."""
 
 import os
+from collections import defaultdict
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -13,7 +15,23 @@ settings.load_profile("ci" if os.environ.get("CI") else "default")
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("engines", "which engines tests/engines/test_conformance.py runs")
     group.addoption("--engines", help="NAME,NAME; by default all that start within seconds")
-    group.addoption("--engine-python", action="append", default=[], help="NAME=PATH of an environment of yours")
+    group.addoption(
+        "--engine-python", action="append", default=[], help="NAME=PATH of an environment of yours"
+    )
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """How long each suite took, set-up included."""
+    times: dict[str, float] = defaultdict(float)
+    counts: dict[str, int] = defaultdict(int)
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if hasattr(report, "duration"):
+                suite = "/".join(report.nodeid.split("::")[0].split("/")[:2])
+                times[suite] += report.duration
+                counts[suite] += report.when == "call"
+    for suite, seconds in times.items():
+        terminalreporter.write_line(f"{suite}: {counts[suite]} tests, {seconds:.0f} s")
 
 
 @pytest.fixture(scope="session", autouse=True)
