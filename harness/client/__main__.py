@@ -99,6 +99,7 @@ async def _measure(setup: Setup, journal: Journal, counters: memoryview) -> dict
     timeline.close()
     return {
         **vitals.figures(),
+        **pool.stamps,
         "realtime": first,
         "start_ns": driver.start_ns,
         "end_ns": driver.end_ns,

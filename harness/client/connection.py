@@ -137,8 +137,11 @@ class Connection(asyncio.Protocol):
     # Receiving
 
     def data_received(self, data: bytes) -> None:
-        """Stamp and keep what one read brought."""
-        now = monotonic_ns()
+        """asyncio: one read of a transport that knows no instants."""
+        self.arrived(data, monotonic_ns())
+
+    def arrived(self, data: bytes | memoryview, now: int) -> None:
+        """Keep what one read brought, the last of it at `now`."""
         exchange = self._exchange
         if exchange is None:  # nobody asked: the server says goodbye, or errs
             self._owner.lost(self)

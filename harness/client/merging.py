@@ -11,6 +11,7 @@ _SUMMED = (
     "connections_opened",
     "connections_closed_idle",
     "reconnects",
+    "stamps_by_process",
 )
 _LARGEST = ("cpu_share", "lag_max_ms", "lag_p99_ms")  # the worst worker's: a mean would hide it
 _EACH = ("cpu_s", "cpu_share", "lag_max_ms", "lag_p99_ms", "cpus", "failure")
@@ -28,6 +29,8 @@ def merged_result(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
         values = [result[name] for result in known if result.get(name) is not None]
         merged[name] = max(values) if values else None
     merged["gc_enabled"] = any(result.get("gc_enabled") for result in known)
+    kernel = all(result.get("stamps") == "kernel" for result in known)
+    merged["stamps"] = "kernel" if kernel else "process"
     merged["realtime"] = all(result.get("realtime") for result in known)
     merged["cpus"] = sorted({cpu for result in known for cpu in result.get("cpus") or ()})
     merged["stopped"] = any(result.get("stopped") for result in known)

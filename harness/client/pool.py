@@ -6,12 +6,15 @@ import socket
 from collections import deque
 from typing import Any, Protocol
 
+from harness.client.arrival_clock import stamping_began
 from harness.client.connection import Connection
 from harness.client.exchange import Exchange
 from harness.client.journal import Journal
+from harness.client.receiver import Receiver
 from harness.client.setup import Setup
 
 _OPENING_AT_ONCE = 64
+_STAMPING_S = 1.0  # for the kernel to begin
 
 
 class Listener(Protocol):
@@ -34,6 +37,7 @@ class Pool:
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._tls = setup.trust.context() if setup.tls else None
+        self._receiver = None if setup.tls else Receiver(self._loop)
         self._addresses: list[tuple[Any, ...]] = []
         self._all: set[Connection] = set()
         self._idle: list[Connection] = []
@@ -60,6 +64,8 @@ class Pool:
                     reachable = False
 
         await asyncio.gather(*(one() for _ in range(self._setup.connections)))
+        if self._idle and self._receiver is not None:
+            await stamping_began(_STAMPING_S)
 
     def send(self, exchange: Exchange) -> None:
         """Send a request now, or as soon as a connection is there."""
@@ -83,6 +89,13 @@ class Pool:
                 connection.close()
                 return
 
+    @property
+    def stamps(self) -> dict[str, object]:
+        """Whose instants the arrivals have ("kernel" or "process"), and how many reads of the kernel's had none."""
+        kernel = self._receiver is not None and self._receiver.stamped
+        by_process = self._receiver.by_process if self._receiver is not None else 0
+        return {"stamps": "kernel" if kernel else "process", "stamps_by_process": by_process}
+
     async def close(self) -> None:
         """Close everything."""
         self._closed = True
@@ -93,6 +106,8 @@ class Pool:
         for connection in self._all:
             connection.close()
         await asyncio.sleep(0)
+        if self._receiver is not None:
+            self._receiver.close()
 
     # What connections tell
 
@@ -108,6 +123,8 @@ class Pool:
 
     def completed(self, exchange: Exchange, ns: int) -> None:
         """See `connection.Owner`."""
+        if self._receiver is not None:
+            self._receiver.moderation.answered(ns - exchange.sent_ns)
         self._listener.completed(exchange, ns)
 
     def failed(self, exchange: Exchange, kind: str, detail: str) -> None:
@@ -174,12 +191,13 @@ class Pool:
             sock = await self._connected_socket()
             try:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                _, connection = await self._loop.create_connection(
-                    lambda: Connection(self, self._journal, self._counters, sock, setup.tls),
-                    sock=sock,
-                    ssl=self._tls,
-                    server_hostname=setup.host if setup.tls else None,
-                )
+                connection = Connection(self, self._journal, self._counters, sock, setup.tls)
+                if self._receiver is not None:
+                    self._receiver.attach(sock, connection)
+                else:
+                    await self._loop.create_connection(
+                        lambda: connection, sock=sock, ssl=self._tls, server_hostname=setup.host
+                    )
             except BaseException:
                 sock.close()
                 raise

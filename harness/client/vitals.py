@@ -10,7 +10,7 @@ from typing import Any
 
 from harness.client.timeline import Timeline
 
-_BEAT_NS = 10_000_000
+_BEAT_NS = 50_000_000
 
 
 def _peak_memory() -> int | None:
@@ -22,7 +22,7 @@ def _peak_memory() -> int | None:
 
 
 class Vitals:
-    """Beats every 10 ms and keeps by how much each beat was late."""
+    """Beats every 50 ms and keeps by how much each beat was late."""
 
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline

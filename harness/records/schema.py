@@ -72,7 +72,7 @@ REQUEST_COLUMNS = {
 EVENT_COLUMNS = {
     "phase": "string",
     "index": "int32",  # request
-    "ns": "int64",  # when the bytes that complete the event had been read
+    "ns": "int64",  # when the bytes that complete the event had arrived
     "tokens": "int32",  # tokens in this event
     "estimated": "bool",  # tokens mapped from the whole text's offsets, since the stream does not tell
 }

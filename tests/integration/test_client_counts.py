@@ -42,6 +42,7 @@ def test_every_token_is_counted_and_the_tables_have_the_schema(
     assert measured.window_end_ns == rows["end_ns"].max()
     assert not measured.stopped_early and measured.client["reconnects"] == 0
     assert measured.client["failure"] is None and measured.client["gc_enabled"] is False
+    assert (measured.client["stamps"], measured.client["stamps_by_process"]) == ("kernel", 0)
 
 
 def test_arrivals_follow_the_servers_own_sends(server: ScriptedServer, tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ def test_https(certificate: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         measured = measure(job(server.base_url, plan(20), tmp_path), quiet)
     assert measured.requests["ok"].all() and (measured.requests["output_tokens"] == 5).all()
     assert measured.client["connections_opened"] == 4
+    assert (measured.client["stamps"], measured.client["stamps_by_process"]) == ("process", 0)
 
 
 def test_a_certificate_nobody_vouches_for(certificate: Path, tmp_path: Path) -> None:

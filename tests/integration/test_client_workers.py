@@ -50,6 +50,7 @@ def test_every_request_once_in_tables_like_those_of_one_worker(
         rows["end_ns"].max(),
     )
     assert measured.client["workers"] == 2 and len(measured.client["each_worker"]) == 2
+    assert (measured.client["stamps"], measured.client["stamps_by_process"]) == ("kernel", 0)
     assert not measured.stopped_early and measured.client["failure"] is None
     # all slots opened at the one common instant
     assert (rows["scheduled_ns"] == measured.window_start_ns).sum() == 5

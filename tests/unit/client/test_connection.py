@@ -9,6 +9,7 @@ import pytest
 from harness.client.connection import Connection
 from harness.client.exchange import Exchange
 from harness.client.journal import Journal
+from harness.client.receiver import Receiver
 from harness.client.setup import Limits
 
 
@@ -37,8 +38,11 @@ class Fate:
 class Pair:
     """A connection and the server's end of it."""
 
-    def __init__(self, fate: Fate, connection: Connection, server: socket.socket, journal: Journal) -> None:
+    def __init__(
+        self, fate: Fate, connection: Connection, server: socket.socket, journal: Journal, receiver: Receiver
+    ) -> None:
         self.fate, self.connection, self.server, self.journal = fate, connection, server, journal
+        self.receiver = receiver
 
     @classmethod
     async def open(cls, tmp_path: Path) -> "Pair":
@@ -47,14 +51,16 @@ class Pair:
             server, _ = listening.accept()
         sock.setblocking(False)
         fate, journal = Fate(), Journal(tmp_path / "journal")
-        _, connection = await asyncio.get_running_loop().create_connection(
-            lambda: Connection(fate, journal, memoryview(bytearray(4096)).cast("Q"), sock, False), sock=sock
-        )
-        return cls(fate, connection, server, journal)
+        connection = Connection(fate, journal, memoryview(bytearray(4096)).cast("Q"), sock, False)
+        receiver = Receiver(asyncio.get_running_loop())
+        receiver.attach(sock, connection)
+        return cls(fate, connection, server, journal, receiver)
 
     async def settle(self) -> list[str]:
         while not self.connection.closed:
             await asyncio.sleep(0.001)
+        await asyncio.sleep(0)
+        self.receiver.close()
         self.server.close()
         self.journal.close()
         return self.fate.notes

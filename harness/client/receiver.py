@@ -1,0 +1,250 @@
+"""Reads all plain connections of the process, each arrival with the kernel's own instant, in moderated wake-ups.
+
+A client woken for every token spends most of its time on falling asleep and waking up. This one is woken at once by
+what comes after a quiet moment; while much comes, it looks at regular instants and reads all there is. The event
+loop is never held up: timers and everything else go on between two looks.
+"""
+
+import asyncio
+import select
+import socket
+from collections.abc import Callable
+from time import monotonic_ns
+from typing import Any, Protocol
+
+from harness.client.arrival_clock import ANCILLARY_BYTES, ClockOffset, ask_for_stamps, timespec
+from harness.client.moderation import Moderation
+from harness.client.timerfd import TimerFd
+
+_READ_BYTES = 1 << 16
+_READS_AT_ONCE = 8  # of one connection that has more than _READ_BYTES; then the others have their turn
+_DATA: int = select.EPOLLIN
+# Told once of what arrives, and then only of more: a socket that was read empty is not looked at again.
+_ARRIVALS = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET
+_SECOND_NS = 1_000_000_000
+
+
+class Reader(Protocol):
+    """What a transport here asks of its protocol, beside what asyncio's do."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """It may write."""
+
+    def arrived(self, data: memoryview, ns: int) -> None:
+        """What one read brought, the last of it at `ns`. The memory is used again after the call."""
+
+    def eof_received(self) -> object:
+        """Nothing more will come."""
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """It is over."""
+
+
+class Receiver:
+    """The sockets of a process in an epoll set of their own, which the event loop watches as one descriptor.
+
+    stamped: the kernel took the wish for its instants, on every connection so far. by_process: reads whose instant
+    it did not tell all the same, or one that cannot have been (somebody set the clock); they have the instant of the
+    read. While there are such, there are no pauses.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._sockets = select.epoll()
+        self._sources = select.epoll()  # the sockets together, the timer, and who waits to write
+        self._timer = TimerFd()
+        self._ports: dict[int, PlainTransport] = {}
+        self._writing: dict[int, PlainTransport] = {}
+        self._buffer = bytearray(_READ_BYTES)
+        self._into = [self._buffer]
+        self._view = memoryview(self._buffer)
+        self._ticking_ns = 0  # the pause that the timer keeps; 0: the sockets wake the loop themselves
+        self._looked_ns = 0
+        self.offset = ClockOffset()
+        self.moderation = Moderation()
+        self.stamped = True
+        self.by_process = 0
+        self._sources.register(self._sockets.fileno(), select.EPOLLIN)
+        self._sources.register(self._timer.fd, select.EPOLLIN)
+        loop.add_reader(self._sources.fileno(), self._wake)
+
+    def attach(self, sock: socket.socket, protocol: Reader) -> "PlainTransport":
+        """Read the connected, non-blocking `sock` for `protocol` from now on, and own it."""
+        transport = PlainTransport(self, sock, protocol)
+        self.stamped &= ask_for_stamps(sock)
+        protocol.connection_made(transport)
+        self._ports[transport.fd] = transport
+        self._sockets.register(transport.fd, _ARRIVALS)
+        return transport
+
+    def close(self) -> None:
+        """Watch nothing any more. Every transport has been aborted before."""
+        self._loop.remove_reader(self._sources.fileno())
+        self._sources.close()
+        self._sockets.close()
+        self._timer.close()
+
+    # For the transports
+
+    def detach(self, transport: "PlainTransport") -> None:
+        """Forget a transport, whose socket is still open."""
+        if self._ports.pop(transport.fd, None) is not None:
+            self._sockets.unregister(transport.fd)
+        self.watch_writing(transport, False)
+
+    def watch_writing(self, transport: "PlainTransport", wanted: bool) -> None:
+        """Whether to tell `transport` at once when its socket takes more bytes."""
+        if wanted and transport.fd not in self._writing:
+            self._writing[transport.fd] = transport
+            self._sources.register(transport.fd, select.EPOLLOUT)
+        elif not wanted and self._writing.pop(transport.fd, None) is not None:
+            self._sources.unregister(transport.fd)
+
+    def call_soon(self, call: Callable[..., None], *arguments: Any) -> None:
+        """In the loop's next round."""
+        self._loop.call_soon(call, *arguments)
+
+    # Waking up
+
+    def _wake(self) -> None:
+        if self._writing:
+            for fd, _ in self._sources.poll(0):
+                if fd in self._writing:
+                    self._writing[fd].writable()
+        if self._ticking_ns and not self._timer.rang():
+            return  # only for who writes
+        before = self.by_process
+        now = monotonic_ns()
+        late = self._ticking_ns > 0 and now - self._looked_ns > self.moderation.gap_ns
+        self._looked_ns = now
+        reads, short = self._read_all(now)
+        pause = self.moderation.woke(now, reads, short, late)
+        if self.by_process != before or not reads:
+            pause = 0
+        if pause != self._ticking_ns:
+            self._tick(pause)
+
+    def _tick(self, pause_ns: int) -> None:
+        """Look every `pause_ns` from now on; 0: be woken by what arrives."""
+        if not (self._ticking_ns and pause_ns):
+            self._sources.modify(self._sockets.fileno(), 0 if pause_ns else select.EPOLLIN)
+        self._timer.ring_every(pause_ns)
+        self._ticking_ns = pause_ns
+
+    def _read_all(self, now: int) -> tuple[int, int]:
+        """Read every socket that has something; returns how many reads that were, and how many came too soon."""
+        held = self.offset.held(now)
+        offset_ns = self.offset.ns
+        ports, into, view = self._ports, self._into, self._view
+        gap_ns = self.moderation.gap_ns
+        reads = short = 0
+        for fd, events in self._sockets.poll(0, len(ports) or 1):
+            port = ports.get(fd)
+            if port is None:
+                continue  # closed a moment ago, by what another one brought
+            left = _READS_AT_ONCE
+            while left:
+                left -= 1
+                try:
+                    size, ancillary, _, _ = port.receive(into, ANCILLARY_BYTES)
+                except (BlockingIOError, InterruptedError):
+                    break
+                except OSError as error:
+                    port.lose(error)
+                    break
+                if not size:
+                    port.ended()
+                    break
+                reads += 1
+                before = port.latest_ns
+                ns = before - 1
+                if ancillary and held:
+                    seconds, rest = timespec(ancillary[0][2])
+                    ns = seconds * _SECOND_NS + rest - offset_ns
+                    if ns > now:  # it came while others were read
+                        now = monotonic_ns()
+                if not before <= ns <= now:
+                    ns = now = monotonic_ns()
+                    self.by_process += 1
+                if ns - before < gap_ns:
+                    short += 1
+                port.latest_ns = ns
+                port.arrived(view[:size], ns)
+                if size < _READ_BYTES and events == _DATA:
+                    break  # read empty, and not the end
+                if port.is_closing():
+                    break
+            else:
+                self._sockets.modify(fd, _ARRIVALS)  # told again of what is left
+        return reads, short
+
+
+class PlainTransport(asyncio.Transport):
+    """A TCP connection without TLS, as asyncio knows transports. Writes go to the kernel at once, as far as it lets.
+
+    latest_ns: when the latest bytes arrived; before any did, when it was made.
+    """
+
+    def __init__(self, receiver: Receiver, sock: socket.socket, protocol: Reader) -> None:
+        super().__init__({"socket": sock})
+        self.fd = sock.fileno()
+        self.receive = sock.recvmsg_into
+        self.arrived = protocol.arrived
+        self.latest_ns = monotonic_ns()
+        self._receiver = receiver
+        self._socket = sock
+        self._protocol: Reader = protocol
+        self._unsent = bytearray()
+        self._closing = False
+
+    def is_closing(self) -> bool:
+        """Whether it is closed, or about to be."""
+        return self._closing
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Send `data`, what the kernel does not take at once as soon as it does."""
+        if self._closing:
+            return
+        self._unsent += data
+        self.writable()
+
+    def writable(self) -> None:
+        """Send what waits, as far as the kernel takes it."""
+        try:
+            while self._unsent:
+                sent = self._socket.send(self._unsent)
+                del self._unsent[:sent]
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError as error:
+            self.lose(error)
+            return
+        self._receiver.watch_writing(self, bool(self._unsent))
+
+    def abort(self) -> None:
+        """Close at once; what has not been sent is dropped."""
+        self.lose(None)
+
+    def close(self) -> None:
+        """The same: who closes here has nothing more to say."""
+        self.lose(None)
+
+    def ended(self) -> None:
+        """The other side has closed."""
+        self._protocol.eof_received()
+        self.lose(None)
+
+    def lose(self, error: Exception | None) -> None:
+        """It is over, because of `error` if there is one. The protocol hears of it in the loop's next round."""
+        if self._closing:
+            return
+        self._closing = True
+        self._unsent.clear()
+        self._receiver.detach(self)
+        self._receiver.call_soon(self._lost, error)
+
+    def _lost(self, error: Exception | None) -> None:
+        try:
+            self._protocol.connection_lost(error)
+        finally:
+            self._socket.close()
