@@ -7,8 +7,8 @@ from omegaconf import MISSING
 
 from backends.base import Capabilities, Endpoint, EngineOptions, LaunchSpec, Say
 from backends.exposition import own_metrics
-from backends.foreign_metrics import sglang_metrics
 from backends.running_server import check_nothing_is_theirs, check_running, running_endpoint
+from backends.sglang_metrics import sglang_metrics
 from backends.vllm_metrics import vllm_metrics
 from harness.core.model_store import ModelFiles
 

@@ -10,6 +10,7 @@ from harness.core.errors import UsageError
 _ADAPTERS = {
     "endpoint": ("backends.endpoint", "EndpointBackend", "EndpointOptions"),
     "openvino": ("backends.openvino.adapter", "OpenVinoBackend", "OpenVinoOptions"),
+    "sglang": ("backends.sglang", "SglangBackend", "SglangOptions"),
     "vllm": ("backends.vllm", "VllmBackend", "VllmOptions"),
 }
 

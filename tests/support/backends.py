@@ -5,6 +5,7 @@ from typing import Any
 from backends.base import EngineOptions
 from backends.endpoint import EndpointBackend, EndpointOptions
 from backends.openvino.adapter import OpenVinoBackend, OpenVinoOptions
+from backends.sglang import SglangBackend, SglangOptions
 from backends.vllm import VllmBackend, VllmOptions
 
 _COMMON: dict[str, Any] = {
@@ -44,6 +45,7 @@ _OPENVINO: dict[str, Any] = {
     "device": "cpu",
 }
 _VLLM: dict[str, Any] = {**_OPENVINO, "prefill_chunk": 256, "threads": None, "eager": True}
+_SGLANG: dict[str, Any] = {**_OPENVINO, "prefill_chunk": 256, "threads": None, "attention": None}
 _ENDPOINT: dict[str, Any] = {
     "ignore_eos": True,
     "return_token_ids": False,
@@ -67,6 +69,11 @@ def endpoint(base_url: str | None, **changes: Any) -> EndpointBackend:
 def vllm(**changes: Any) -> VllmBackend:
     """A vLLM backend in f32 unless told otherwise."""
     return VllmBackend(VllmOptions(name="vllm", **{**_COMMON, **_VLLM, **changes}))
+
+
+def sglang(**changes: Any) -> SglangBackend:
+    """An SGLang backend in f32 unless told otherwise."""
+    return SglangBackend(SglangOptions(name="sglang", **{**_COMMON, **_SGLANG, **changes}))
 
 
 def unknown() -> EngineOptions:

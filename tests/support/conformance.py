@@ -99,6 +99,21 @@ SUBJECTS = {
                 ("backend.extra_args=['--block-size=64']",),
             ),
         ),
+        Subject(
+            "sglang",
+            heavy=True,
+            prefix_cache=True,
+            tells_prefix_hits=True,
+            parser=(
+                "import sglang_on_cpu; from sglang.srt.server_args import prepare_server_args; "
+                "prepare_server_args(sys.argv[1:])"
+            ),
+            others=(
+                ("backend.dtype=bf16", "backend.kv_dtype=bf16", "backend.seed=3"),
+                ("backend.prefix_cache=false", "backend.kv_dtype=bf16", "backend.attention=intel_amx"),
+                ("backend.extra_args=['--schedule-policy=lpm']",),
+            ),
+        ),
     )
 }
 

@@ -19,19 +19,6 @@ from tests.support.http_server import QuietHandler, served
 
 _MODEL = ModelFiles("any", Path("/"), Path("/"), ModelGeometry(1, 1, 1, 1, 1, 1), "0")
 
-_SGLANG = """
-# TYPE sglang:num_running_reqs gauge
-sglang:num_running_reqs{model_name="m"} 4.0
-# TYPE sglang:num_queue_reqs gauge
-sglang:num_queue_reqs{model_name="m"} 1.0
-# TYPE sglang:kv_used_tokens gauge
-sglang:kv_used_tokens{model_name="m"} 8192.0
-# TYPE sglang:max_total_num_tokens gauge
-sglang:max_total_num_tokens{model_name="m"} 32768.0
-# TYPE sglang:kv_cache_memory_usage_gb gauge
-sglang:kv_cache_memory_usage_gb{model_name="m"} 0.5
-"""
-
 
 @contextmanager
 def listing(status: int, body: bytes) -> Iterator[tuple[str, list[str | None]]]:
@@ -130,15 +117,6 @@ def test_capabilities_are_as_told() -> None:
     assert backend.request_extras() == {"return_token_ids": True}
     assert backend.launch(_MODEL, 1, 1) is None
     assert endpoint("http://h", api="chat").capabilities().prompt_logprobs is False
-
-
-def test_sglang_metrics_become_the_common_ones() -> None:
-    assert endpoint("http://h").common_metrics(_SGLANG) == {
-        names.REQUESTS_RUNNING: 4,
-        names.REQUESTS_WAITING: 1,
-        names.KV_RESERVED_BYTES: 1 << 29,
-        names.KV_USED_BYTES: 1 << 27,
-    }
 
 
 def test_our_own_metrics_come_back_as_they_were_exposed() -> None:
