@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from backends.base import Backend, Endpoint
+from backends.base import Backend, Endpoint, LaunchSpec
 from backends.process import EngineProcess, free_port, wait_ready
 from harness.core.model_store import ModelFiles
 from harness.cores import CoreShares
@@ -13,7 +13,10 @@ from harness.cores import CoreShares
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Where it answers, and the process behind it (None where somebody else runs it)."""
+    """Where it answers, and the process behind it (None where somebody else runs it).
+
+    launch: the command line as a shell would take it, the variables that were set for it first.
+    """
 
     endpoint: Endpoint
     process: EngineProcess | None
@@ -46,4 +49,8 @@ def serve(
         process = engine.enter_context(EngineProcess.start(spec, log, cores.engine)) if spec else None
         with starting:
             wait_ready(endpoint, backend, process, options.start_timeout_s)
-        yield Server(endpoint, process, spec.argv if spec else ())
+        yield Server(endpoint, process, _line(spec) if spec else ())
+
+
+def _line(spec: LaunchSpec) -> tuple[str, ...]:
+    return (*(f"{name}={value}" for name, value in sorted(spec.env.items())), *spec.argv)

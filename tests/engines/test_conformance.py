@@ -331,6 +331,7 @@ def test_an_engine_that_is_killed_is_reported_and_its_run_is_partial(held: Held)
     assert record["status"] == "partial"
     assert record["summary"]["requests"]["ok"] >= 1
     assert {check["check"]: check["ok"] for check in record["validity"]}["engine_alive"] is False
+    assert str(held.config.backend.port) in record["launch"]["speed"]
     assert leftovers(held.results) == []
     assert all(gone(process.pid) for process in held.family)
     assert orjson.loads((held.results / "runs" / record["id"] / "run.json").read_bytes())["reason"]
