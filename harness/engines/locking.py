@@ -60,6 +60,8 @@ def renew(recipe: Recipe) -> str:
         raise UsageError(
             f"{recipe.lock} cannot be written ({error.strerror}): locks are renewed in a checkout."
         ) from error
+    if not before:
+        return "new"
     gone, come = sorted(set(before) - set(after)), sorted(set(after) - set(before))
     return "; ".join(f"{word} {', '.join(lines)}" for word, lines in (("out", gone), ("in", come)) if lines)
 
