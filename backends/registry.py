@@ -11,6 +11,7 @@ _ADAPTERS = {
     "endpoint": ("backends.endpoint", "EndpointBackend", "EndpointOptions"),
     "openvino": ("backends.openvino.adapter", "OpenVinoBackend", "OpenVinoOptions"),
     "sglang": ("backends.sglang", "SglangBackend", "SglangOptions"),
+    "tensorrt_llm": ("backends.tensorrt_llm", "TensorRtLlmBackend", "TensorRtLlmOptions"),
     "vllm": ("backends.vllm", "VllmBackend", "VllmOptions"),
 }
 

@@ -35,7 +35,7 @@ RUN_ELSEWHERE = (
     (r"export OPENAI_API_KEY", "a setting"),
     (r"sudo apt-get", "the browser's packages are installed by .ci/run"),
 )
-HEAVY = ("backend=vllm", "backend=sglang")
+HEAVY = ("backend=vllm", "backend=sglang", "backend=tensorrt_llm")
 SMALL = ["load.warmup=1", "load.requests=3"]
 SMALL_QUALITY = ["quality.perplexity.tokens=120", "quality.perplexity.window=60"]
 
@@ -86,7 +86,7 @@ def test_make_targets_and_benchmarks_exist():
 def test_harness_command(command: str, tmp_path: Path):
     arguments = shlex.split(command)[2:]  # after `python -m`
     if any(argument in HEAVY for argument in arguments):
-        # make test-engines runs these engines; here only every key is read.
+        # make test-engines runs these engines, where they can run; here only every key is read.
         done = run([*arguments, "--cfg", "job"], tmp_path)
         assert done.status == 0, done.err
         return

@@ -6,6 +6,7 @@ from backends.base import EngineOptions
 from backends.endpoint import EndpointBackend, EndpointOptions
 from backends.openvino.adapter import OpenVinoBackend, OpenVinoOptions
 from backends.sglang import SglangBackend, SglangOptions
+from backends.tensorrt_llm import TensorRtLlmBackend, TensorRtLlmOptions
 from backends.vllm import VllmBackend, VllmOptions
 
 _COMMON: dict[str, Any] = {
@@ -46,6 +47,13 @@ _OPENVINO: dict[str, Any] = {
 }
 _VLLM: dict[str, Any] = {**_OPENVINO, "prefill_chunk": 256, "threads": None, "eager": True}
 _SGLANG: dict[str, Any] = {**_OPENVINO, "prefill_chunk": 256, "threads": None, "attention": None}
+_TENSORRT_LLM: dict[str, Any] = {
+    **_OPENVINO,
+    "device": "cuda",
+    "dtype": "bf16",
+    "kv_dtype": "bf16",
+    "threads": None,
+}
 _ENDPOINT: dict[str, Any] = {
     "ignore_eos": True,
     "return_token_ids": False,
@@ -74,6 +82,13 @@ def vllm(**changes: Any) -> VllmBackend:
 def sglang(**changes: Any) -> SglangBackend:
     """An SGLang backend in f32 unless told otherwise."""
     return SglangBackend(SglangOptions(name="sglang", **{**_COMMON, **_SGLANG, **changes}))
+
+
+def tensorrt_llm(**changes: Any) -> TensorRtLlmBackend:
+    """A TensorRT-LLM backend in bf16 unless told otherwise."""
+    return TensorRtLlmBackend(
+        TensorRtLlmOptions(name="tensorrt_llm", **{**_COMMON, **_TENSORRT_LLM, **changes})
+    )
 
 
 def unknown() -> EngineOptions:
