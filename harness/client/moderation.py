@@ -11,7 +11,7 @@ _SHORTEST_NS = 200_000  # below it a pause saves nothing
 _READS_WANTED = 16  # in one go: with more, waking is no longer what costs
 _READS_WORTH = 4  # with fewer it is not worth a pause
 _MARGIN = 5, 4  # gaps within streams are longer than the pause by this factor
-_EXCEPT = 16  # but for one read in so many: the last events of an answer often come together
+_EXCEPT = 8  # but for one read in so many: the last events of an answer often come together
 _SHARE_OF_ANSWER = 100  # a pause is at most this part of the time an answer takes
 _FORGOTTEN_NS = 1_000_000  # added to the shortest answer in each window: one is not held against all others
 _LONG_ANSWER_NS = LONGEST_NS * _SHARE_OF_ANSWER
@@ -60,7 +60,7 @@ class Moderation:
         elif self._late or self._short * _EXCEPT > self._reads:
             self._allowed_ns = self._allowed_ns * 4 // 5
         else:
-            self._allowed_ns = min(self._allowed_ns * 17 // 16, LONGEST_NS)
+            self._allowed_ns = min(self._allowed_ns * 9 // 8, LONGEST_NS)
         self._allowed_ns = max(self._allowed_ns, _SHORTEST_NS // 2)
         self.gap_ns = self._allowed_ns * _MARGIN[0] // _MARGIN[1]
         pause = min(
