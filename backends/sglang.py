@@ -92,6 +92,8 @@ class SglangBackend(EngineAdapter):
         )
 
     def _caveats(self) -> tuple[str, ...]:
+        if self.options.base_url is not None:
+            return ()  # its owner knows what it computes with
         if self.device_kind == "cuda":
             return ("SGLang on CUDA: not verified on hardware",)
         if self._attention() == _REFERENCE:

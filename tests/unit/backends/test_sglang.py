@@ -163,6 +163,7 @@ def test_the_environment_made_for_a_cpu_starts_what_it_brings(
 def test_speeds_of_reference_kernels_are_marked_wherever_they_are_shown() -> None:
     assert "not representative" in sglang().capabilities().caveats[0]
     assert sglang(attention="intel_amx").capabilities().caveats == ()
+    assert sglang(base_url="http://127.0.0.1:1").capabilities().caveats == ()
     assert "not verified on hardware" in sglang(device="cuda").capabilities().caveats[0]
 
 
