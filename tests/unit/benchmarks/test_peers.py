@@ -91,7 +91,7 @@ def test_the_table_has_medians_ranges_and_what_is_missing():
     columns = [cell.strip() for cell in lines[0].split("|")]
     assert {len(line.split("|")) for line in (lines[0], lines[1], lines[2], lines[4])} == {len(columns)}
     assert lines[2].split("|")[columns.index("CPU (µs/token)")].strip() == "12.0 (10.0 … 14.0)"
-    assert lines[2].split("|")[columns.index("error (ms)")].strip() == "+2.00 (+2.00 … +2.00)"
+    assert lines[2].split("|")[columns.index("ITL, p99: error (ms)")].strip() == "+0.50"
     assert lines[3] == "| guidellm 0.8.1 | not installed: guidellm==0.8.1 |"
     assert "80.0 |" in lines[4]
 
