@@ -1,4 +1,4 @@
-"""The Hydra application: composes the configuration, runs every job, reports once at the end.
+"""The Hydra application: composes the configuration of every job, then runs them and reports once at the end.
 
 No job raises: a failed run is recorded and the sweep goes on; the exit code is decided when all is done.
 """
@@ -14,8 +14,6 @@ from typing import Any
 os.environ["HYDRA_FULL_ERROR"] = "1"
 
 import hydra
-from hydra.core.hydra_config import HydraConfig
-from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from harness.config import register_schemas, typed
@@ -46,6 +44,7 @@ def run_command(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         _hydra_main(arguments, session)
+        session.run_jobs()
     except KeyboardInterrupt:
         session.interrupted = True
     except Exception as error:
@@ -84,7 +83,7 @@ def flags_first(arguments: list[str]) -> list[str]:
 def _hydra_main(arguments: list[str], session: Session) -> None:
     @hydra.main(version_base="1.3", config_path="pkg://conf", config_name="config")
     def task(composed: DictConfig) -> Any:
-        session.run_job(lambda: typed(composed), HydraConfig.get().mode == RunMode.MULTIRUN)
+        session.add_job(lambda: typed(composed))
 
     original = sys.argv
     sys.argv = ["python -m harness", *arguments]

@@ -18,42 +18,69 @@ INTERRUPTED = 130  # 128 + SIGINT, as shells say it
 
 
 @dataclass
+class Job:
+    """One member of a sweep, or the only run of a command. configured: composes it; may raise UsageError."""
+
+    configured: Callable[[], Config]
+    config: Config | None = None
+    given_up: bool = False  # it cannot start, so that its later repeats cannot either
+
+
+@dataclass
 class Session:
     """What happened so far. Jobs after an interruption are skipped, and the count of them is told."""
 
     screen: Screen
     interrupted: bool = False
+    jobs: list[Job] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
     skipped: int = 0
     results_dir: Path = Path("results")
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
 
-    def run_job(self, configured: Callable[[], Config], in_sweep: bool) -> None:
-        """Run one job of the command with all its repeats. Never raises.
+    def add_job(self, configured: Callable[[], Config]) -> None:
+        """Note a job; nothing runs until all are known."""
+        self.jobs.append(Job(configured))
 
-        A job that cannot start is told and, in a sweep, recorded as failed: its row must not be missing from the
-        report. Alone it leaves nothing behind.
+    def run_jobs(self) -> None:
+        """Run every job, and all of them again for each repeat: A B C, A B C. Never raises.
+
+        A machine's speed drifts over minutes; repeats that follow one another would each get another part of it,
+        interleaved ones share it. A job that cannot start is told and, in a sweep, recorded as failed: its row must
+        not be missing from the report. Alone it leaves nothing behind.
         """
+        repeat, most = 0, 1
+        while repeat < most:
+            for job in self.jobs:
+                self._run_job(job, repeat)
+            most = max((job.config.repeats for job in self.jobs if job.config), default=1)
+            repeat += 1
+
+    def _run_job(self, job: Job, repeat: int) -> None:
+        if job.given_up or (job.config is not None and repeat >= job.config.repeats):
+            return
         if self.interrupted:
             self.skipped += 1
             return
-        config = None
         try:
-            config = configured()
+            if job.config is None:
+                job.config = job.configured()
+            config = job.config
             self.results_dir = Path(config.results_dir)
-            for repeat in range(config.repeats):
-                suffix = f", repeat {repeat + 1} of {config.repeats}" if config.repeats > 1 else ""
-                self.screen.heading(f"{config.workload.name} on {config.backend.name}{suffix}")
-                if isinstance(config.load, ProbeOptions):
-                    run_probes(config, self.screen, self._sweep_name(), self._add)
-                else:
-                    self._add(execute(prepare(config, self.screen), self.screen, self._sweep_name()))
-                if self.interrupted:
-                    return
+            suffix = f", repeat {repeat + 1} of {config.repeats}" if config.repeats > 1 else ""
+            self.screen.heading(f"{config.workload.name} on {config.backend.name}{suffix}")
+            if isinstance(config.load, ProbeOptions):
+                run_probes(config, self.screen, self._sweep_name(), self._add)
+            else:
+                self._add(execute(prepare(config, self.screen), self.screen, self._sweep_name()))
         except KeyboardInterrupt:
             self.interrupted = True
         except Exception as error:
-            recorded = record_failure(config, error, self._sweep_name()) if config and in_sweep else None
+            job.given_up = True
+            in_sweep = len(self.jobs) > 1
+            recorded = (
+                record_failure(job.config, error, self._sweep_name()) if job.config and in_sweep else None
+            )
             self._add(Outcome(recorded, "failed", error))
 
     def _sweep_name(self) -> str:

@@ -84,6 +84,20 @@ def test_repeats_measure_the_same_plan_again(server: ScriptedServer, tmp_path: P
     assert len({record["fingerprint"]["plan_sha256"] for record in found}) == 1
 
 
+def test_repeats_of_a_sweep_are_interleaved(server: ScriptedServer, tmp_path: Path):
+    done = run(command(server, "-m", "seed=1,2", "repeats=2", "workload.requests=2"), tmp_path)
+    assert done.status == 0, done.err
+    assert [record["config"]["seed"] for record in records(tmp_path / "results")] == [1, 2, 1, 2]
+
+
+def test_a_job_that_cannot_start_is_tried_once(server: ScriptedServer, tmp_path: Path):
+    contexts = "backend.context_length=4096,9000"
+    done = run(command(server, "-m", contexts, "repeats=2", "workload.prompt_tokens=5000,700"), tmp_path)
+    assert done.status == 1
+    statuses = [record["status"] for record in records(tmp_path / "results")]
+    assert statuses == ["failed", "complete", "complete", "complete"] + ["complete"] * 3
+
+
 def test_a_failing_middle_job_does_not_stop_the_sweep(server: ScriptedServer, tmp_path: Path):
     urls = f"backend.base_url={server.base_url},http://127.0.0.1:1,{server.base_url}/v1"
     done = run(["harness", "-m", "backend=endpoint", urls, *SMALL], tmp_path)
