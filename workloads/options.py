@@ -123,9 +123,11 @@ class TraceWorkloadOptions(WorkloadOptions):
         requests.parquet).
     first: usable requests of the file that are skipped. requests: how many follow; null means all.
     too_long: what happens to requests that do not fit the context: error, clip (shortened) or drop (left out).
+    sessions: whether rows of one recorded session become turns of one; false makes each row a session of its own.
     """
 
     path: str | None = MISSING
     format: str = MISSING
     first: int = MISSING
     too_long: str = MISSING
+    sessions: bool = MISSING

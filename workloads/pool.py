@@ -42,7 +42,11 @@ class TextPool:
 
     def passage(self, stream: Stream) -> Passage:
         """A random place where a paragraph begins (or a line, or any character, where text has none)."""
-        position = stream.below(len(self.text))
+        return self.passage_at(stream.uniform())
+
+    def passage_at(self, share: float) -> Passage:
+        """The same after this share of the text, 0 to below 1."""
+        position = int(share * len(self.text))
         for mark in ("\n\n", "\n", " "):
             found = self.text.find(mark, position, position + 5000)
             if found >= 0:

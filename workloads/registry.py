@@ -10,9 +10,10 @@ from harness.core.tokenizer import Tokenizer
 from workloads.corpus import read_corpus
 from workloads.drawing import Drawing, check_count
 from workloads.file import replay, save_plan
-from workloads.options import FileOptions, WorkloadOptions
+from workloads.options import FileOptions, TraceWorkloadOptions, WorkloadOptions
 from workloads.pool import split_pools
 from workloads.sharing import with_shared_prefixes
+from workloads.trace import held_by_trace
 
 # A workload is a module with draw(options, drawing) -> Plan, imported when it is asked for.
 _MODULES = {
@@ -46,6 +47,16 @@ def draw_plan(
     if options.save:
         save_plan(plan, options.save)
     return plan
+
+
+def recorded_requests(options: WorkloadOptions) -> tuple[int, int] | None:
+    """Requests and sessions that a recorded trace holds for these options; None where as many are drawn as one likes.
+
+    Raises UsageError for a trace that cannot be read.
+    """
+    if not isinstance(options, TraceWorkloadOptions):
+        return None
+    return held_by_trace(options)
 
 
 def _drawn(

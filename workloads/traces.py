@@ -1,12 +1,14 @@
 """Recorded traffic, in the formats that people publish: when requests came, and how long they and their answers were.
 
 azure     CSV `TIMESTAMP,ContextTokens,GeneratedTokens` (Azure LLM inference traces)
-burstgpt  CSV `Timestamp,Model,Request tokens,Response tokens,…`; a response of 0 tokens is a failed request
+burstgpt  CSV `Timestamp,Model,Request tokens,Response tokens,…`; a response of 0 tokens is a failed request. Where
+          there are `Session ID` and `Elapsed time`, they say which rows are turns of one session, and how long
+          their answers took
 mooncake  JSONL `{"timestamp": ms, "input_length", "output_length", "hash_ids"}`; an id stands for 512 tokens
-harness   requests.parquet of a recorded run
+harness   requests.parquet of a recorded run, its sessions included
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,12 +24,18 @@ BLOCK_TOKENS = 512  # of a Mooncake hash id
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One recorded request. arrival_s: on a clock of the file's own. blocks: ids of its 512-token blocks, or ()."""
+    """One recorded request. arrival_s: on a clock of the file's own. blocks: ids of its 512-token blocks, or ().
+
+    session: what the rows of one session share, None where nothing is recorded. answered_s: when its answer was
+    complete, on the same clock, None where that is not recorded.
+    """
 
     arrival_s: float
     prompt_tokens: int
     output_tokens: int
     blocks: tuple[int, ...] = ()
+    session: str | None = None
+    answered_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +102,17 @@ def _azure(path: Path) -> tuple[list[Row], int]:
 def _burstgpt(path: Path) -> tuple[list[Row], int]:
     table = _csv(path, ("Timestamp", "Request tokens", "Response tokens"))
     seconds = _numbers(path, table, "Timestamp")
-    return _rows(path, table, seconds, "Request tokens", "Response tokens")
+    session = next((name for name in ("Session ID", "SessionID") if name in table), None)
+    took = _numbers(path, table, "Elapsed time") if "Elapsed time" in table else None
+    return _rows(
+        path,
+        table,
+        seconds,
+        "Request tokens",
+        "Response tokens",
+        sessions=None if session is None else [text.strip() or None for text in table[session]],
+        answered=None if took is None else (seconds + took).tolist(),
+    )
 
 
 def _mooncake(path: Path) -> tuple[list[Row], int]:
@@ -126,17 +144,27 @@ def _mooncake(path: Path) -> tuple[list[Row], int]:
 def _harness(path: Path) -> tuple[list[Row], int]:
     import pandas as pd
 
-    needed = ["phase", "scheduled_ns", "prompt_tokens", "output_tokens", "output_tokens_planned", "ok"]
+    needed = ["phase", "session", "scheduled_ns", "end_ns", "ok"]
+    needed += ["prompt_tokens", "output_tokens", "output_tokens_planned"]
     try:
         table = pd.read_parquet(path)
         table = table.loc[(table["phase"] == "measured") & table["scheduled_ns"].notna(), needed]
+        table = table.reset_index(drop=True)
     except (OSError, ValueError, KeyError) as error:
         raise UsageError(f"{path} is no requests.parquet of a recorded run ({error}).") from error
     output = table["output_tokens_planned"].fillna(table["output_tokens"].where(table["ok"], 0))
     ns = table["scheduled_ns"].astype("int64")
-    lengths = pd.DataFrame({"prompt": table["prompt_tokens"], "output": output}).reset_index(drop=True)
-    seconds = ((ns - ns.min()) / 1e9).reset_index(drop=True)
-    return _rows(path, lengths, seconds, "prompt", "output")
+    lengths = pd.DataFrame({"prompt": table["prompt_tokens"], "output": output})
+    ended = (table["end_ns"] - ns.min()).astype("Float64") / 1e9
+    return _rows(
+        path,
+        lengths,
+        (ns - ns.min()) / 1e9,
+        "prompt",
+        "output",
+        sessions=[str(session) for session in table["session"]],
+        answered=[None if pd.isna(end) else float(end) for end in ended],
+    )
 
 
 _READERS: dict[str, Callable[[Path], tuple[list[Row], int]]] = {
@@ -181,9 +209,16 @@ def _refuse_missing(path: Path, column: str, texts: "pd.Series", values: "pd.Ser
 
 
 def _rows(
-    path: Path, table: "pd.DataFrame", seconds: "pd.Series", prompt: str, output: str
+    path: Path,
+    table: "pd.DataFrame",
+    seconds: "pd.Series",
+    prompt: str,
+    output: str,
+    sessions: Sequence[str | None] | None = None,
+    answered: Sequence[float | None] | None = None,
 ) -> tuple[list[Row], int]:
     """Rows of a table; those without an answer are left out and counted."""
+    unknown: list[None] = [None] * len(table)
     lengths: dict[str, Any] = {}
     for column, least in ((prompt, 0), (output, 0)):
         values = _numbers(path, table, column)
@@ -195,8 +230,15 @@ def _rows(
             )
         lengths[column] = values.astype(int)
     rows = [
-        Row(float(at), asked, answered)
-        for at, asked, answered in zip(seconds, lengths[prompt], lengths[output], strict=True)
-        if asked and answered
+        Row(float(at), asked, told, (), session, end)
+        for at, asked, told, session, end in zip(
+            seconds,
+            lengths[prompt].tolist(),
+            lengths[output].tolist(),
+            unknown if sessions is None else sessions,
+            unknown if answered is None else answered,
+            strict=True,
+        )
+        if asked and told
     ]
     return rows, len(table) - len(rows)

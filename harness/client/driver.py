@@ -255,7 +255,9 @@ class Driver:
         turn = exchange.turn + 1
         if turn < len(session):
             due_ns = ns + session[turn].think_ns
-            if session[turn].think_ns:
+            if (at_ns := session[turn].at_ns) is not None:
+                due_ns = max(ns, self.start_ns + at_ns)
+            if due_ns > ns:
                 self._timeline.call_at(due_ns, self._due, exchange.session, turn, due_ns)
             else:
                 self._due(exchange.session, turn, due_ns)

@@ -70,7 +70,8 @@ def prepare(job: ClientJob) -> Prepared:
         job.spool.mkdir(parents=True, exist_ok=True)
         for stale in ("journal", "result"):
             files[stale].unlink(missing_ok=True)
-        turns = _write_bodies(files["bodies"], style, requests, sessions, _names(job, requests))
+        scale = job.load.replays if measured else None
+        turns = _write_bodies(files["bodies"], style, requests, sessions, _names(job, requests), scale)
         history = _write_history(files["history"], job, style, requests, sessions)
     except OSError as error:
         raise HarnessError(
@@ -126,6 +127,7 @@ def _write_bodies(
     requests: Sequence[PlannedRequest],
     sessions: list[list[int]],
     names: Sequence[str],
+    time_scale: float | None,
 ) -> tuple[tuple[Turn, ...], ...]:
     turns: list[tuple[Turn, ...]] = []
     offset = 0
@@ -139,7 +141,10 @@ def _write_bodies(
                 file.write(body)
                 think_ns = round(request.think_time_s * 1e9)
                 feeds = follows_answers and number != numbers[-1]
-                session.append(Turn(number, offset, len(body), think_ns, feeds, names[number]))
+                at_ns = None
+                if time_scale is not None and request.arrival_s is not None:
+                    at_ns = round(request.arrival_s * time_scale * 1e9)
+                session.append(Turn(number, offset, len(body), think_ns, feeds, names[number], at_ns))
                 offset += len(body)
             turns.append(tuple(session))
     return tuple(turns)

@@ -6,7 +6,7 @@ its canonical JSON lines is part of every run's fingerprint.
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import orjson
@@ -38,7 +38,7 @@ class PlannedRequest:
     segments: real history only: literal ids and answers in order; () elsewhere.
     expected: strings an ideal answer contains (planted answers, planted facts), for quality scoring.
     tags: what else a report may group by (e.g. depth of the planted answer), JSON scalars only.
-    arrival_s: when a recorded session began, in seconds from the first one; None where nothing was recorded.
+    arrival_s: when it was recorded to be sent, in seconds from the first one; None where nothing was recorded.
         It is the load that replays it (`load=trace`), or does not.
     """
 
@@ -62,7 +62,7 @@ class PlannedRequest:
 
     def to_json(self) -> bytes:
         """One canonical JSON line (keys sorted), without the newline."""
-        record = asdict(self)
+        record = {field.name: getattr(self, field.name) for field in fields(self)}
         if self.arrival_s is None:  # so that plans without it keep their hash
             del record["arrival_s"]
         record["segments"] = [

@@ -75,6 +75,11 @@ class LoadOptions:
         """Sessions expected until a bound by time, None where there is no such bound or no rate."""
         return None if self.bound_s is None or self.rate is None else self.rate * self.bound_s
 
+    @property
+    def replays(self) -> float | None:
+        """The factor on the plan's recorded instants where turns keep to them too, None where they do not."""
+        return None
+
     def arrival(self, seed: int, instants: Sequence[float | None]) -> Settings:
         """Settings of the measured phase's arrival process.
 
@@ -241,6 +246,11 @@ class TraceOptions(LoadOptions):
     def even(self) -> bool:
         """It changes on purpose."""
         return False
+
+    @property
+    def replays(self) -> float | None:
+        """Recorded instants rule, whatever the think time that lay between them."""
+        return self.time_scale
 
     def arrival(self, seed: int, instants: Sequence[float | None]) -> Settings:
         """The plan's own instants; `harness.load.check.check_instants` has seen that there are some."""

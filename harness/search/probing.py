@@ -25,6 +25,7 @@ from harness.search.results import Probe, Result
 from harness.search.saturation import Saturation, expected_in_flight
 from harness.search.verdict import judge
 from harness.serving import Server, serve
+from workloads.registry import recorded_requests
 
 _SPARE = 1.2  # requests drawn beyond those expected, since random arrivals and turns can be more
 Next = Callable[[Sequence[Probe]], float | None]
@@ -42,6 +43,7 @@ def run_probes(config: Config, screen: Screen, sweep: str, add: Add) -> None:
     check_probes(config, load)
     name = new_run_id(config.backend.name, config.workload.name)
     series = _Series(config, load, screen, sweep, add)
+    series.look_at_workload()
     value = series.next_value()
     busiest = None if load.highest is None else load.probe(load.highest)
     first = prepare(series.config_of(value or 0.0), screen, busiest)
@@ -90,25 +92,34 @@ class _Series:
     probes: list[Probe] = field(default_factory=list)
     broken_off: bool = True  # until it came to its end
     _turns: float = 1.0  # requests a session, on average
+    _held: int | None = None  # requests of a trace
 
     def next_value(self) -> float | None:
         return next_of(self.load)(self.probes)
+
+    def look_at_workload(self) -> None:
+        """Learn how much a recorded trace holds. Raises UsageError where it cannot be read."""
+        held = recorded_requests(self.config.workload)
+        if held is not None:
+            self._held, self._turns = held[0], held[0] / held[1]
 
     def config_of(self, value: float) -> Config:
         """The configuration of the next probe, as an ordinary run."""
         workload = self.config.workload
         sessions = self.load.sessions(value)
-        # a trace holds as many as it holds; any other workload is drawn as long as it is needed
-        if sessions is not None and workload.requests is not None and workload.name != "trace":
-            wanted = math.ceil(sessions * self._turns * _SPARE)
+        if sessions is not None and (workload.requests is not None or self._held is not None):
+            wanted = max(1, math.ceil(sessions * self._turns * _SPARE))
             wanted = min(wanted, self.load.requests) if self.load.requests is not None else wanted
-            workload = replace(workload, requests=max(workload.requests, wanted))
+            # a trace holds as many as it holds, and a probe need not draw more of it than it can send
+            wanted = max(workload.requests or 0, wanted) if self._held is None else min(self._held, wanted)
+            workload = replace(workload, requests=wanted)
         seed = derived_seed(self.config.seed, len(self.probes))
         return replace(self.config, seed=seed, load=self.load.probe(value), workload=workload)
 
     def run(self, first: Prepared, server: Server) -> None:
         """Probe after probe, until there is no more to try or something really failed."""
-        self._turns = _turns(first.plan)
+        if self._held is None:
+            self._turns = _turns(first.plan)
         placed = Placement(first.cores, first.workers)
         while (value := self.next_value()) is not None:
             self.screen.heading(f"Probe {len(self.probes) + 1}: {value:g} {self.load.unit}")

@@ -1,6 +1,7 @@
 """Every kind of load through the real client: what was scheduled when, from the schedule itself."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from harness.client import measure
 from harness.load.arrivals import arrival_process
-from harness.load.options import GammaOptions, LoadOptions, RampOptions, StepsOptions
+from harness.load.options import GammaOptions, LoadOptions, RampOptions, StepsOptions, TraceOptions
 from tests.support.client_jobs import job, load, plan, quiet
 from tests.support.command_line import records, run
 from tests.support.fixtures import ScriptedServer
@@ -47,6 +48,26 @@ def test_sessions_keep_their_schedule_and_turns_follow_answers(
         turns = session.sort_values("turn")
         pauses = turns["scheduled_ns"].to_numpy()[1:] - turns["end_ns"].to_numpy()[:-1]
         assert all(pauses == 10_000_000)
+
+
+def test_later_turns_keep_to_recorded_instants_or_follow_a_late_answer(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    """Two sessions of three turns, replayed twice as fast; the answer to the first turn of one comes too late."""
+    server.play(Script(ttft_ms=5, itl_ms=1), by_key={"1": Script(ttft_ms=400, itl_ms=1)})
+    instants = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    requests = [
+        replace(request, session=number % 2, turn=number // 2, think_time_s=9.0, arrival_s=instant)
+        for number, (request, instant) in enumerate(zip(plan(6), instants, strict=True))
+    ]
+    chosen = options(TraceOptions, "trace", time_scale=0.5)
+    rows = measure(job(server.base_url, requests, tmp_path, chosen), quiet).requests.set_index("index")
+    assert rows["ok"].all() and len(rows) == 6
+    start_ns = rows["scheduled_ns"][0]
+    offsets = (rows["scheduled_ns"] - start_ns) / 1e6
+    assert offsets[[0, 2, 4, 1]].tolist() == [0, 200, 400, 100]
+    assert rows["scheduled_ns"][3] == rows["end_ns"][1] > start_ns + 300_000_000
+    assert rows["scheduled_ns"][5] == max(rows["end_ns"][3], start_ns + 500_000_000)
 
 
 def test_the_slots_of_a_closed_loop_open_one_after_another(server: ScriptedServer, tmp_path: Path) -> None:

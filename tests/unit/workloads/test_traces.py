@@ -15,7 +15,7 @@ from harness.core.tokenizer import Tokenizer
 from harness.records.frames import empty
 from harness.records.schema import REQUEST_COLUMNS
 from tests.support.workload_options import workload_options
-from workloads.registry import draw_plan
+from workloads.registry import draw_plan, recorded_requests
 from workloads.traces import BLOCK_TOKENS, Row, read_trace
 
 AZURE = """TIMESTAMP,ContextTokens,GeneratedTokens
@@ -27,8 +27,11 @@ BURSTGPT = """Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Ty
 45,ChatGPT,1087,0,1087,Conversation log
 45.5,GPT-4,417,276,693,API log
 """
-BURSTGPT_NEW = """Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type
-5,7,1.5,ChatGPT,472,18,490,Conversation log
+BURSTGPT_SESSIONS = """Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type
+5,7,1.5,ChatGPT,100,18,118,Conversation log
+6,,1,ChatGPT,90,5,95,API log
+16.5,7,1,ChatGPT,180,9,189,Conversation log
+20,7,0.5,ChatGPT,60,9,69,Conversation log
 """
 
 
@@ -51,6 +54,8 @@ def recorded(folder: Path) -> Path:
     table = empty(REQUEST_COLUMNS).reindex(range(4))
     table["phase"] = ["warmup", "measured", "measured", "measured"]
     table["scheduled_ns"] = pd.array([10**9, 2 * 10**9, 3 * 10**9 + 1, 4 * 10**9], dtype="Int64")
+    table["end_ns"] = pd.array([15 * 10**8, 25 * 10**8, pd.NA, 5 * 10**9], dtype="Int64")
+    table["session"] = [0, 4, 4, 5]
     table["prompt_tokens"] = [9, 100, 200, 300]
     table["output_tokens"] = [5, 7, 0, 0]
     table["output_tokens_planned"] = pd.array([5, pd.NA, 11, pd.NA], dtype="Int64")
@@ -77,8 +82,17 @@ def test_burstgpt_leaves_failed_requests_out(tmp_path: Path, ends: str) -> None:
     assert trace.left_out == 1
 
 
-def test_newer_burstgpt(tmp_path: Path) -> None:
-    assert read_trace(write(tmp_path, BURSTGPT_NEW), "auto").rows == (Row(5.0, 472, 18),)
+def test_burstgpt_with_sessions(tmp_path: Path) -> None:
+    rows = read_trace(write(tmp_path, BURSTGPT_SESSIONS), "auto").rows
+    assert [(r.session, r.arrival_s, r.answered_s) for r in rows] == [
+        ("7", 5.0, 6.5),
+        (None, 6.0, 7.0),
+        ("7", 16.5, 17.5),
+        ("7", 20.0, 20.5),
+    ]
+    older = BURSTGPT_SESSIONS.replace("Session ID", "SessionID").replace("Elapsed time", "Other")
+    first, *_ = read_trace(write(tmp_path, older), "auto").rows
+    assert (first.session, first.answered_s) == ("7", None)
 
 
 def test_mooncake(tmp_path: Path) -> None:
@@ -91,7 +105,10 @@ def test_mooncake(tmp_path: Path) -> None:
 def test_the_harness_own_record(tmp_path: Path) -> None:
     trace = read_trace(recorded(tmp_path), "auto")
     assert (trace.format, trace.left_out) == ("harness", 1)
-    assert trace.rows == (Row(0.0, 100, 7), Row(1.000000001, 200, 11))
+    assert trace.rows == (
+        Row(0.0, 100, 7, session="4", answered_s=0.5),
+        Row(1.000000001, 200, 11, session="4"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -179,6 +196,73 @@ def test_what_does_not_fit_is_refused_clipped_or_dropped(tmp_path: Path, tokeniz
         plan(path, tokenizer, context=11, too_long="drop")
     with pytest.raises(UsageError, match=r"workload\.too_long=cut"):
         plan(path, tokenizer, too_long="cut")
+
+
+def test_rows_of_a_session_become_its_turns(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    drawn = plan(write(tmp_path, BURSTGPT_SESSIONS), tokenizer)
+    first, other, second, third = drawn.requests
+    assert [(r.session, r.turn) for r in drawn.requests] == [(0, 0), (1, 0), (0, 1), (0, 2)]
+    assert [r.prompt_tokens for r in drawn.requests] == [100, 90, 180, 60]
+    assert [r.think_time_s for r in drawn.requests] == [0, 0, 10.0, 2.5]
+    assert [r.arrival_s for r in drawn.requests] == [0, 1, 11.5, 15]
+    assert second.messages[: len(first.messages)] == first.messages
+    assert [message["role"] for message in second.messages[-3:]] == ["user", "assistant", "user"]
+    # up to the answer, the second prompt is the first one, which ends where an answer begins
+    assert second.prompt_ids[: len(first.prompt_ids)] == first.prompt_ids
+    answered = tokenizer.render_chat(second.messages[:-1], add_generation_prompt=False)
+    empty = tokenizer.render_chat([*first.messages, {"role": "assistant", "content": ""}], False)
+    assert len(tokenizer.encode(answered)) - len(tokenizer.encode(empty)) == 18
+    assert (
+        third.messages[0] != first.messages[0] and len(third.messages) == 1
+    )  # too short to hold what was before
+    assert drawn.sources["trace_sessions"] == 2 and drawn.sources["trace_begun_anew"] == 1
+    for request in drawn.requests:
+        assert tuple(tokenizer.encode(tokenizer.render_chat(request.messages))) == request.prompt_ids
+    assert other.messages[0] != first.messages[0]
+    with pytest.raises(UsageError, match=r"workload\.history=real"):
+        plan(tmp_path / "trace", tokenizer, history="real")
+    alone = plan(tmp_path / "trace", tokenizer, sessions=False)
+    assert [(r.session, r.turn, r.think_time_s) for r in alone.requests] == [(i, 0, 0) for i in range(4)]
+
+
+def test_the_harness_own_sessions_are_turns_again(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    first, second = plan(recorded(tmp_path), tokenizer).requests
+    assert (first.session, second.session, second.turn, second.think_time_s) == (0, 0, 1, 0.5)
+    assert second.prompt_ids[: len(first.prompt_ids)] == first.prompt_ids
+
+
+def test_a_slice_cuts_sessions_at_its_ends(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    path = write(tmp_path, BURSTGPT_SESSIONS)
+    drawn = plan(path, tokenizer, first=1, requests=2)
+    assert [(r.session, r.turn) for r in drawn.requests] == [(0, 0), (1, 0)]
+    held = [
+        recorded_requests(workload_options("trace", path=str(path), **more))
+        for more in ({}, {"first": 1, "requests": 2}, {"sessions": False})
+    ]
+    assert held == [(4, 2), (2, 2), (4, 4)]
+    assert recorded_requests(workload_options("chat")) is None
+
+
+@pytest.mark.parametrize("corpus", [{}, {"corpus__name": "folder"}])
+def test_prompts_cut_from_ids_are_what_their_text_encodes_to(
+    tmp_path: Path, tokenizer: Tokenizer, corpus: dict[str, str]
+) -> None:
+    """Every length from the template's up, in plain text and in text of odd spaces and many-byte characters."""
+    if corpus:
+        odd = (
+            "Grüße, 世界 👩‍👩‍👧  \n\n\t  x = 'a  b'\n   \n日本語の文章。 …  <|im_end|> naïve\u00a0café\n\n"
+            * 60
+        )
+        (tmp_path / "odd.txt").write_text(odd)
+        corpus = {**corpus, "corpus__path": str(tmp_path)}
+    lengths = [*range(31, 70), *range(70, 900, 9)]
+    lines = [f"{second},M,{length},3,0,L" for second, length in enumerate(lengths)]
+    path = write(tmp_path, "\n".join([BURSTGPT.splitlines()[0], *lines]))
+    drawn = plan(path, tokenizer, **corpus)
+    for number, request in enumerate(drawn.requests):
+        assert request.prompt_tokens == lengths[number]
+        assert tuple(tokenizer.encode(tokenizer.render_chat(request.messages))) == request.prompt_ids
+        assert lengths[number] < 60 or request.messages[-1]["content"].startswith(f"{number + 1}. ")
 
 
 @settings(max_examples=12)
