@@ -26,7 +26,7 @@ from harness.load.options import (
     TraceOptions,
 )
 from harness.metrics.slo import SloOptions
-from harness.quality.options import PerplexityOptions, QualityOptions, RecallOptions
+from harness.quality.options import AgreementOptions, PerplexityOptions, QualityOptions, RecallOptions
 from harness.search.options import SearchOptions, SweepRateOptions
 from workloads.options import (
     ChatOptions,
@@ -119,7 +119,7 @@ SCHEMAS: dict[str, dict[str, type]] = {
         "trace": TraceOptions,
     },
     "model": {"options": ModelOptions},
-    "quality": {"perplexity": PerplexityOptions, "recall": RecallOptions},
+    "quality": {"agreement": AgreementOptions, "perplexity": PerplexityOptions, "recall": RecallOptions},
     "slo": {"options": SloOptions},
     "hardware": {"options": HardwareOptions},
 }

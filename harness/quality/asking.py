@@ -33,6 +33,19 @@ def continuation(endpoint: Endpoint, ids: Sequence[int], tokens: int) -> str:
     return text
 
 
+def continuation_ids(endpoint: Endpoint, ids: Sequence[int], tokens: int, tells_ids: bool) -> list[int] | str:
+    """The next `tokens` most probable tokens by their ids, or as text where the server does not tell ids.
+
+    tells_ids: the server understands return_token_ids. Fewer where the model ends before. Raises EndpointError.
+    """
+    extras = {"return_token_ids": True} if tells_ids else {}
+    choice = _complete(endpoint, ids, tokens, extras, "a completion of token ids")
+    found = choice.get("token_ids")
+    if isinstance(found, list):
+        return [int(token) for token in found]
+    return str(choice.get("text") or "")
+
+
 def _complete(
     endpoint: Endpoint, ids: Sequence[int], tokens: int, extras: dict[str, Any], what: str
 ) -> dict[str, Any]:

@@ -38,6 +38,18 @@ class RecallOptions:
 
 
 @dataclass
+class AgreementOptions:
+    """Greedy continuations of real text, to be compared with another run's.
+
+    prompts: how many. prompt_tokens: length of each. tokens: how many are generated.
+    """
+
+    prompts: int = MISSING
+    prompt_tokens: int = MISSING
+    tokens: int = MISSING
+
+
+@dataclass
 class QualityOptions:
     """The tasks of a run, null for those that are not asked for (`quality=[perplexity,recall]` asks for two).
 
@@ -47,6 +59,7 @@ class QualityOptions:
     chunk: int | None = MISSING
     perplexity: PerplexityOptions | None = None
     recall: RecallOptions | None = None
+    agreement: AgreementOptions | None = None
 
     def asked(self) -> tuple[str, ...]:
         """Names of the tasks that are asked for."""

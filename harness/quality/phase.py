@@ -10,8 +10,9 @@ from backends.base import Backend, Endpoint, EngineOptions
 from harness.core.errors import UsageError
 from harness.core.geometry import ModelGeometry
 from harness.core.tokenizer import Tokenizer
-from harness.quality.asking import continuation, prompt_log_probs
-from harness.quality.options import PerplexityOptions, QualityOptions, RecallOptions
+from harness.quality.agreement import agreement_prompts, check_agreement, continuations
+from harness.quality.asking import continuation, continuation_ids, prompt_log_probs
+from harness.quality.options import AgreementOptions, PerplexityOptions, QualityOptions, RecallOptions
 from harness.quality.perplexity import perplexity
 from harness.quality.recall import check_recall, draw_items, recall
 from workloads.corpus import read_corpus
@@ -36,10 +37,14 @@ def check_quality(options: QualityOptions, backend: Backend, model: ModelGeometr
     longest = backend.options.context_length or model.context_length
     if options.perplexity is not None:
         _check_perplexity(options.perplexity, longest)
+    if options.asked() and backend.options.api != "completions":
+        raise UsageError(
+            f"quality={','.join(options.asked())} sends token ids. Leave backend.api=completions."
+        )
     if options.recall is not None:
-        if backend.options.api != "completions":
-            raise UsageError("quality=recall sends token ids. Leave backend.api=completions.")
         check_recall(options.recall, longest)
+    if options.agreement is not None:
+        check_agreement(options.agreement, longest)
 
 
 def _check_perplexity(options: PerplexityOptions, longest: int) -> None:
@@ -104,6 +109,9 @@ def measure_quality(
             result |= _perplexity(options.perplexity, tokenizer, route, say)
     if options.recall is not None:
         result |= _recall(options.recall, tokenizer, endpoint, route, abilities.no_logprobs, seed, say)
+    if options.agreement is not None:
+        tells_ids = abilities.return_token_ids
+        result |= _agreement(options.agreement, tokenizer, endpoint, tells_ids, seed, say)
     return result
 
 
@@ -145,6 +153,19 @@ def _recall(
         lambda done, of: say(f"recall, prompt {done} of {of}"),
     )
     return result if log_probs is not None else {**result, "recall_reason": no_route}
+
+
+def _agreement(
+    options: AgreementOptions, tokenizer: Tokenizer, endpoint: Endpoint, tells_ids: bool, seed: int, say: Say
+) -> dict[str, Any]:
+    def go_on(ids: Sequence[int], tokens: int) -> Sequence[int]:
+        found = continuation_ids(endpoint, ids, tokens, tells_ids)
+        return tokenizer.encode(found) if isinstance(found, str) else found
+
+    prompts = agreement_prompts(options, tokenizer, _documentation(), seed)
+    return continuations(
+        prompts, options.tokens, go_on, lambda done, of: say(f"greedy continuations, prompt {done} of {of}")
+    )
 
 
 def _stride(options: PerplexityOptions) -> int:
