@@ -4,7 +4,7 @@ Types and the shape live here; every default value lives in conf/. Importing thi
 loads no engine.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
@@ -15,6 +15,7 @@ from backends.base import EngineOptions
 from backends.registry import backend_options
 from harness.core.errors import UsageError
 from harness.core.model_store import ModelSource
+from harness.core.secrets import without_secrets
 from harness.load.options import (
     ClosedOptions,
     ConstantOptions,
@@ -152,6 +153,13 @@ def typed(composed: DictConfig) -> Config:
                 f"slo.{key}={limit:g}: a limit is a number of milliseconds above 0, or null for none."
             )
     return _with_enough_requests(config)
+
+
+def shown_config(config: Config) -> dict[str, Any]:
+    """The configuration as records hold it: an engine's own arguments without the keys in them."""
+    values = asdict(config)
+    values["backend"]["extra_args"] = without_secrets(config.backend.extra_args)
+    return values
 
 
 def _with_enough_requests(config: Config) -> Config:

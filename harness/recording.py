@@ -1,6 +1,5 @@
 """What a run has found out, and how that becomes its record."""
 
-import dataclasses
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,10 +11,11 @@ from backends.base import Backend
 from harness.calibrate.kept import Capacity, kept_capacity
 from harness.client import Measurement
 from harness.client.merging import cores_used
-from harness.config import Config
+from harness.config import Config, shown_config
 from harness.core.errors import RecordError
 from harness.core.model_store import ModelFiles
 from harness.core.requests import Plan
+from harness.core.secrets import without_secrets
 from harness.core.tokenizer import Tokenizer
 from harness.cores import CoreShares
 from harness.fingerprint import fingerprint
@@ -93,7 +93,7 @@ def build_record(
         "fingerprint": marks,
         "summary": summary,
         "validity": validity,
-        "launch": findings.launch,
+        "launch": {phase: without_secrets(line) for phase, line in findings.launch.items()},
         "window": window.to_record() if window else {},
         "client": measurement.client if measurement else {},
     }
@@ -113,7 +113,7 @@ def bare_record(
         "reason": str(error) if error else None,
         "started_at": started_at.isoformat(),
         "sweep": sweep,
-        "config": dataclasses.asdict(config),
+        "config": shown_config(config),
     }
 
 

@@ -16,9 +16,9 @@ class Turn:
     """One request of a session: its number within the job, and where its body lies in the file of bodies.
 
     length is 0 where the body is built from earlier answers; `feeds` says that a later turn needs this
-    answer. name: its X-Request-Id, by which a server's log can be matched; empty for none. at_ns: of a later turn, when
-    it is due after the start of the run, at the earliest when the answer before it is complete; None: think_ns after
-    that.
+    answer. name: its X-Request-Id, by which a server's log can be matched; empty for none. at_ns: of a later turn,
+    when it is due after the start of the run, at the earliest when the answer before it is complete; None: think_ns
+    after that.
     """
 
     request: int

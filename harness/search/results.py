@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from harness.config import Config
+from harness.config import Config, shown_config
 from harness.core.errors import RecordError
 from harness.records.searches import SCHEMA
 from harness.search.bracket import Found, Tried, found_by
@@ -123,7 +123,7 @@ class Result:
             "schema": SCHEMA,
             "id": self.name,
             "sweep": self.sweep,
-            "config": dataclasses.asdict(self.config),
+            "config": shown_config(self.config),
             "unit": self.load.unit,
             "probes": [
                 {
