@@ -36,9 +36,13 @@ def share_cores(available: list[int], pin: bool, workers: int = 1) -> CoreShares
     return CoreShares(tuple(available[:-2]), (available[-1],), (available[-2],))
 
 
-def worker_cores(available: list[int], pin: bool, workers: int) -> CoreShares:
-    """Where the engine is somebody else's: cores for several workers, the last ones, if one more is left."""
-    if not pin or workers < 2 or len(available) <= workers:
+def worker_cores(available: list[int], pin: bool, workers: int, elsewhere: bool) -> CoreShares:
+    """Where the engine is somebody else's: cores for the workers, the last ones, if one more is left.
+
+    elsewhere: whether it runs on another machine. On this one nobody knows which cores it uses, so a single worker
+    is not confined to one that may be the engine's.
+    """
+    if not pin or (workers < 2 and not elsewhere) or len(available) <= workers:
         return CoreShares(None, None, None)
     return CoreShares(None, tuple(available[-workers:]), None)
 

@@ -1,6 +1,11 @@
 """How many measuring processes a load gets, and on which cores they, the engine and the harness run."""
 
+import socket
 from dataclasses import dataclass
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+import psutil
 
 from harness.calibrate.kept import kept_capacity
 from harness.config import Config
@@ -22,10 +27,26 @@ def place(config: Config, plan: Plan, busiest: LoadOptions | None = None) -> Pla
     """Where a run goes. busiest: the load to prepare for where others than the run's own follow."""
     available, pin = available_cores(), config.hardware.pin
     workers = worker_count(busiest or config.load, plan, kept_capacity(), len(available))
-    # Cores are shared out only where the engine runs here.
-    ours = config.backend.base_url is None
-    cores = share_cores(available, pin, workers) if ours else worker_cores(available, pin, workers)
+    if config.backend.base_url is None:
+        cores = share_cores(available, pin, workers)
+    else:
+        cores = worker_cores(available, pin, workers, not on_this_machine(config.backend.base_url))
     return Placement(cores, workers)
+
+
+def on_this_machine(url: str) -> bool:
+    """Whether a server's address is one of this machine's; False where the name cannot be looked up."""
+    own = {
+        address.address.partition("%")[0]
+        for addresses in psutil.net_if_addrs().values()
+        for address in addresses
+    }
+    try:
+        host = urlsplit(url).hostname or ""
+        found = {str(entry[4][0]).partition("%")[0] for entry in socket.getaddrinfo(host, None)}
+    except (OSError, ValueError):
+        return False
+    return any(ip_address(address).is_loopback or address in own for address in found)
 
 
 def place_again(config: Config, plan: Plan, placed: Placement) -> Placement:

@@ -82,6 +82,7 @@ def build_record(
             engine_alive=findings.engine_alive if config.backend.base_url is None else None,
             shareable_prompt_tokens=_shareable_tokens(prepared.plan, requests),
             client_capacity=_capacity(measurement),
+            client_lacks=_lacks(prepared, measurement),
             even_load=config.load.even,
         )
         validity = evaluate(evidence)
@@ -103,6 +104,14 @@ def _capacity(measurement: Measurement) -> Capacity | None:
     """What the client of this run measures exactly, all its workers together."""
     one = kept_capacity()
     return None if one is None else one.times(int(measurement.client.get("workers") or 1))
+
+
+def _lacks(prepared: Prepared, measurement: Measurement) -> tuple[str, ...]:
+    """What the client had when this machine was calibrated, and did not have in this run."""
+    capacity = kept_capacity()
+    if capacity is None:
+        return ()
+    return capacity.lacking(prepared.cores.client is not None, bool(measurement.client.get("realtime")))
 
 
 def bare_record(

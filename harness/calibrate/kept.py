@@ -22,13 +22,24 @@ class Capacity:
     """What the client measures exactly here: up to so many tokens a second, and so many streams at once.
 
     limited_by: of each, "client", or "server" where the truth server was at its own limit first, or "search"
-    where the search ended before either was.
+    where the search ended before either was. own_core, realtime: whether the client had a core of its own, and was
+    scheduled in real time, meanwhile.
     """
 
     tokens_per_s: float
     tokens_limited_by: str
     streams: int
     streams_limited_by: str
+    own_core: bool = False
+    realtime: bool = False
+
+    def lacking(self, own_core: bool, realtime: bool) -> tuple[str, ...]:
+        """What the client had when it was calibrated, and one under these conditions has not."""
+        had = (
+            (self.own_core, own_core, "a core of its own"),
+            (self.realtime, realtime, "real-time scheduling"),
+        )
+        return tuple(what for then, now, what in had if then and not now)
 
     def times(self, workers: int) -> "Capacity":
         """That of so many processes on a core each."""

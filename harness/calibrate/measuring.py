@@ -1,5 +1,6 @@
 """A whole calibration: the loads that matter one after the other, then the two limits."""
 
+import os
 import resource
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -83,5 +84,7 @@ def calibration(quick: bool, language: str, on_load: Callable[[str], None]) -> t
         tokens_limited_by=rates.limited_by,
         streams=round(streams.value),
         streams_limited_by=streams.limited_by,
+        own_core=len(os.sched_getaffinity(0)) > 1,
+        realtime=all(reading.realtime for reading in readings),
     )
     return [*readings, *rates.readings, *streams.readings], capacity

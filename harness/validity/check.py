@@ -21,7 +21,8 @@ class Evidence:
     event_loop_lag_ms: p99 of how late its event loop woke up. engine_alive: it still answered when the
     window had closed (None: somebody else's server was not asked). shareable_prompt_tokens: prompt tokens
     that the plan itself lets a prefix cache find (`prefixes.shareable_tokens`). client_capacity: what a
-    calibration of this machine found, None where there was none. even_load: the load meant to be the same from
+    calibration of this machine found, None where there was none. client_lacks: what the client had then and did
+    not have in this run. even_load: the load meant to be the same from
     the first request to the last.
     """
 
@@ -36,6 +37,7 @@ class Evidence:
     engine_alive: bool | None = None
     shareable_prompt_tokens: int | None = None
     client_capacity: Capacity | None = None
+    client_lacks: tuple[str, ...] = ()
     even_load: bool = True
 
 

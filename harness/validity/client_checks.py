@@ -69,6 +69,11 @@ def _client_capacity(evidence: Evidence, limit: float) -> Outcome:
     if share > limit and not evidence.client_capacity.exceeded(*load):
         why = "More than the calibration tried or its server could send: the client may measure it exactly, or not."
         return Outcome(None, share, why=why)
+    if share <= limit and evidence.client_lacks:
+        lacked = " and ".join(evidence.client_lacks)
+        return Outcome(
+            None, share, why=f"When it was calibrated the client had {lacked}, in this run it had not."
+        )
     return Outcome(share <= limit, share)
 
 

@@ -36,10 +36,14 @@ def test_several_workers_have_a_core_each_or_nobody_is_confined(
 
 
 def test_workers_beside_a_server_of_somebody_else():
-    assert worker_cores([0, 1, 2], True, 2) == CoreShares(None, (1, 2), None)
     nobody = CoreShares(None, None, None)
-    assert worker_cores([0, 1], True, 2) == worker_cores([0, 1, 2], False, 2) == nobody
-    assert worker_cores([0, 1, 2], True, 1) == nobody
+    for elsewhere in (True, False):
+        assert worker_cores([0, 1, 2], True, 2, elsewhere) == CoreShares(None, (1, 2), None)
+        assert worker_cores([0, 1], True, 2, elsewhere) == nobody
+        assert worker_cores([0, 1, 2], False, 2, elsewhere) == nobody
+    assert worker_cores([0, 1, 2], True, 1, elsewhere=True) == CoreShares(None, (2,), None)
+    assert worker_cores([0, 1, 2], True, 1, elsewhere=False) == nobody
+    assert worker_cores([0], True, 1, elsewhere=True) == nobody
 
 
 def test_threads_follow_the_engine_cores():

@@ -68,6 +68,22 @@ def test_beside_a_server_of_somebody_else_their_number_grows_with_the_load_and_s
     assert place_again(at(config, load, 2), PLAN, grown) == grown
 
 
+@pytest.mark.parametrize(
+    ("url", "here"),
+    [
+        ("http://127.0.0.1:8000", True),
+        ("http://localhost:8000/v1", True),
+        ("https://[::1]:8000", True),
+        ("http://192.0.2.7", False),
+        ("http://no.such.host.invalid", False),
+    ],
+)
+def test_a_server_on_this_machine_is_known(url: str, here: bool) -> None:
+    assert placement.on_this_machine(url) == here
+    placed = place(composed("backend=endpoint", f"backend.base_url='{url}'"), PLAN)
+    assert placed.cores.client == (None if here else (7,))
+
+
 def test_where_nobody_is_confined_their_number_grows_too() -> None:
     config, load = probes_of("load=search", "hardware.pin=false")
     placed = place(at(config, load, 1), PLAN)

@@ -135,6 +135,29 @@ def test_client_capacity(capacity: Capacity | None, share: float | None, ok: boo
     assert capacity is not None or "python -m harness.calibrate" in found["why"]
 
 
+@pytest.mark.parametrize(
+    ("own_core", "realtime", "lacks"),
+    [
+        (True, True, ()),
+        (False, True, ("a core of its own",)),
+        (False, False, ("a core of its own", "real-time scheduling")),
+    ],
+)
+def test_a_client_worse_off_than_when_it_was_calibrated_is_not_called_exact(
+    own_core: bool, realtime: bool, lacks: tuple[str, ...]
+) -> None:
+    enough = Capacity(400.0, "client", 8, "client", own_core=True, realtime=True)
+    assert enough.lacking(own_core, realtime) == lacks
+    found = verdict("client_capacity", Schedule(slots=4), client_capacity=enough, client_lacks=lacks)
+    assert found["ok"] is (None if lacks else True)
+    assert all(lack in (found["why"] or "") for lack in lacks)
+    too_much = Capacity(400.0, "client", 3, "client", own_core=True, realtime=True)
+    found = verdict("client_capacity", Schedule(slots=4), client_capacity=too_much, client_lacks=lacks)
+    assert found["ok"] is False
+    unknown = Capacity(400.0, "client", 8, "client")
+    assert unknown.lacking(False, False) == ()
+
+
 @pytest.mark.parametrize("lag, ok", [(10.0, True), (10.1, False), (None, None)])
 def test_event_loop_lag(lag: float | None, ok: bool | None):
     assert verdict("event_loop_lag", event_loop_lag_ms=lag)["ok"] is ok
