@@ -7,6 +7,7 @@ import numpy as np
 from benchmarks.peer_reports import Of, Report
 from harness.calibrate.loads import Load
 from harness.calibrate.log import TrueLog, TrueRequest
+from harness.core.errors import HarnessError
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +35,13 @@ class Reading:
 
 
 def reading_of(case: str, client: str, report: Report, log: TrueLog, load: Load, cpu_us: float) -> Reading:
-    """Compare a report with the load's own requests in `log`: the last ones, since a client may try others first."""
+    """Compare a report with the load's own requests in `log`: the last ones, since a client may try others first.
+
+    Raises HarnessError where there are none.
+    """
     own = [one for one in log.requests if one.asked == len(one.sends) == load.tokens][-load.requests :]
+    if not own:
+        raise HarnessError("the server streamed no request of this load to its end")
     ttft = np.array([one.sends[0] - one.received_ns for one in own]) / 1e6
     itl = _gaps(own, report.itl_of)
     seconds = (max(one.sends[-1] for one in own) - min(one.received_ns for one in own)) / 1e9

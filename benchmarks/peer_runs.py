@@ -52,7 +52,10 @@ def measure(tool: Tool, case: Case, environments: Path, tokenizer: Path) -> Read
     short = replace(case.load, tokens=max(2, case.load.tokens // _SHORTER))
     few = _run(tool, short, case.streams, environments, tokenizer)
     whole = _run(tool, case.load, case.streams, environments, tokenizer)
-    report = tool.report(json.loads(whole.written))
+    try:
+        report = tool.report(json.loads(whole.written))
+    except (KeyError, IndexError, TypeError) as error:
+        raise HarnessError(f"its report lacks a figure: {error!r}") from error
     cpu_us = 1e6 * (whole.cpu_s - few.cpu_s) / (tokens_sent(whole.log) - tokens_sent(few.log))
     return reading_of(case.name, tool.name, report, whole.log, case.load, cpu_us)
 

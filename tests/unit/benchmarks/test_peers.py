@@ -80,6 +80,12 @@ def test_a_reading_is_of_the_loads_own_requests(itl_of: peer_reports.Of, true_p9
     assert tokens_sent(LOG) == 9
 
 
+def test_a_run_in_which_nothing_was_streamed_whole_has_no_reading():
+    cut = TrueLog(20 * MS, 0, [TrueRequest("", 0, 0, 3, np.array([MS]))])
+    with pytest.raises(HarnessError, match="streamed no request"):
+        reading_of("light", "vllm", Report(1, 1, 1, 1, "gaps", 0), cut, LOAD, 0.0)
+
+
 def a_reading(client: str, cpu_us: float) -> Reading:
     return Reading("5k", client, 7.0, 9.0, 3.0, 4.0, 5.0, 6.0, 3.0, 3.5, "gaps", cpu_us, 4900.0, 0)
 
