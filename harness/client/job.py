@@ -75,8 +75,7 @@ class Measurement:
 
     requests, events: tables with the columns of `harness.records.schema`; a request that was never due has no
         row.
-    window_start_ns, window_end_ns: the measured window by METRICS, CLOCK_MONOTONIC; equal if nothing was
-        sent.
+    window_start_ns, window_end_ns: the measured window (`harness.metrics.window`); equal if nothing was measured.
     stopped_early: interrupted, told to stop, or the client process died; what came before is here.
     interrupted: by Ctrl-C or SIGTERM, even if everything had been measured by then.
     client: the client's own cost: `cpu_s` and `cpu_share` of one core inside the window, `lag_max_ms` and

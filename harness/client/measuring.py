@@ -2,10 +2,9 @@
 
 import dataclasses
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 from harness.client.exchanges import RawExchange, stored_exchanges
 from harness.client.fanout import split_setup
@@ -19,6 +18,7 @@ from harness.core.errors import HarnessError
 from harness.core.interrupts import held_back
 from harness.core.secrets import hidden, secrets_of
 from harness.core.tokenizer import Tokenizer
+from harness.metrics.window import measured_window
 
 
 def measure(
@@ -54,10 +54,9 @@ def _measurement(job: ClientJob, prepared: Prepared, workers: list[Worker], inte
     result = merged_result([worker.result() for worker in workers])
     journals = [stored_exchanges(Path(worker.setup.journal)) for worker in workers]
     exchanges = heapq.merge(*journals, key=attrgetter("request"))
-    span = _Span()
     secrets = secrets_of(job.endpoint.headers)
     requests, events = tables(
-        (_outcome(exchange, secrets) for exchange in span.watch(exchanges)),
+        (_outcome(exchange, secrets) for exchange in exchanges),
         prepared.requests,
         job.phase,
         Tokenizer.from_folder(job.tokenizer_folder),
@@ -66,40 +65,17 @@ def _measurement(job: ClientJob, prepared: Prepared, workers: list[Worker], inte
     failure = next((told for told in failures if told is not None), None)
     if failure is not None and requests.empty:
         raise HarnessError(f"The measuring client did not run: {failure}")
-    start_ns, end_ns = span.window(result)
+    window = measured_window(requests, result.get("end_ns"))
+    nothing_ns: int = result.get("start_ns") or 0
     return Measurement(
         requests=requests,
         events=events,
-        window_start_ns=start_ns,
-        window_end_ns=end_ns,
+        window_start_ns=window.start_ns if window else nothing_ns,
+        window_end_ns=window.end_ns if window else nothing_ns,
         stopped_early=interrupted or bool(result.get("stopped")) or failure is not None,
         client={key: value for key, value in result.items() if key not in ("start_ns", "end_ns", "stopped")}
         | {"failure": failure},
     )
-
-
-class _Span:
-    """From the first scheduled instant to the last end of the exchanges that pass by."""
-
-    def __init__(self) -> None:
-        self.opened: int | None = None
-        self.closed = 0
-
-    def watch(self, exchanges: Iterable[RawExchange]) -> Iterator[RawExchange]:
-        """The same exchanges."""
-        for exchange in exchanges:
-            scheduled = exchange.scheduled_ns or 0
-            self.opened = scheduled if self.opened is None else min(self.opened, scheduled)
-            self.closed = max(self.closed, exchange.end_ns or _last_seen(exchange))
-            yield exchange
-
-    def window(self, result: dict[str, Any]) -> tuple[int, int]:
-        """The measured window, which ends at the stated close, else at the last end."""
-        if self.opened is None:
-            start: int = result.get("start_ns") or 0
-            return start, start
-        stated: int | None = result.get("end_ns")
-        return self.opened, max(self.opened, self.closed if stated is None else stated)
 
 
 def _outcome(exchange: RawExchange, secrets: list[str]) -> Outcome:
@@ -107,8 +83,3 @@ def _outcome(exchange: RawExchange, secrets: list[str]) -> Outcome:
     outcome.detail = hidden(outcome.detail, secrets)
     outcome.answer.unexpected_sample = hidden(outcome.answer.unexpected_sample, secrets)
     return outcome
-
-
-def _last_seen(exchange: RawExchange) -> int:
-    reads = exchange.body.ns
-    return max(int(reads.max()) if len(reads) else 0, exchange.sent_ns or exchange.scheduled_ns or 0)

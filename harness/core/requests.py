@@ -111,8 +111,3 @@ class Plan:
         for request in self.requests:
             digest.update(request.to_json() + b"\n")
         return digest.hexdigest()
-
-    @property
-    def longest_context(self) -> int:
-        """Most tokens any request can come to hold: its prompt and its longest answer."""
-        return max(r.prompt_tokens + r.max_output_tokens for r in (*self.requests, *self.warmup))

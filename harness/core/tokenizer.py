@@ -75,11 +75,6 @@ class Tokenizer:
         added = self._fast.get_added_tokens_decoder().values()
         return tuple(sorted((token.content for token in added if token.special), key=lambda t: (-len(t), t)))
 
-    @property
-    def has_chat_template(self) -> bool:
-        """Whether the model says how messages become one prompt."""
-        return self._template is not None
-
     def encode(self, text: str) -> list[int]:
         """Ids of `text` as it stands; markers of special tokens in it are recognised, none are added."""
         ids: list[int] = self._fast.encode(text, add_special_tokens=False).ids

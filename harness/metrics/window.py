@@ -59,25 +59,22 @@ class Window:
 
 
 def measured_window(
-    requests: pd.DataFrame, duration_s: float | None = None, concurrency: int | None = None
+    requests: pd.DataFrame, closed_ns: int | None = None, concurrency: int | None = None
 ) -> Window | None:
     """The window of a run, or None where no measured request was ever scheduled.
 
-    It opens at the first measured `scheduled`. With `duration_s` it closes that much later and what still
-    runs is drained outside it; without, it closes at the last `end`. Pass None for `duration_s` where the
-    run ended by count although it had a bound by time, and where it was interrupted.
+    It opens at the first measured `scheduled`. closed_ns: when the client closed it, since its time was up; what
+    still ran then is drained outside it. None where the run ended by count or was interrupted: it closes at the last
+    `end`, or the last thing that happened to a request without one.
     """
     rows = measured(requests)
     scheduled = rows["scheduled_ns"].dropna()
     if scheduled.empty:
         return None
     start = int(scheduled.min())
-    if duration_s is not None:
-        return Window(start, start + round(duration_s * NS_PER_S), "time", concurrency)
-    ends = rows["end_ns"].dropna()
-    # without a single end (interrupted at once), the last thing that happened
-    end = int(ends.max()) if len(ends) else int(rows[_INSTANTS].max().max())
-    return Window(start, end, "count", concurrency)
+    if closed_ns is not None:
+        return Window(start, max(start, closed_ns), "time", concurrency)
+    return Window(start, int(rows[_INSTANTS].max().max()), "count", concurrency)
 
 
 def session_spans(requests: pd.DataFrame) -> pd.DataFrame:

@@ -5,6 +5,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from harness.core.requests import Plan
 from workloads.options import (
     ChatOptions,
     FileOptions,
@@ -22,6 +23,11 @@ SCHEMAS: dict[str, type[WorkloadOptions]] = {
     "file": FileOptions,
     "trace": TraceWorkloadOptions,
 }
+
+
+def longest_context(plan: Plan) -> int:
+    """Most tokens any request of a scripted plan can come to hold."""
+    return max(r.prompt_tokens + r.max_output_tokens for r in (*plan.requests, *plan.warmup))
 
 
 def workload_options(name: str, **overrides: Any) -> Any:

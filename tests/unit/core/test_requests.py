@@ -48,4 +48,3 @@ def test_sessions_come_in_order_of_turns():
 
     plan = Plan("chat", 0, (request(0, 5, 1), request(1, 2, 0), request(2, 5, 0)), (request(0, 9, 0),))
     assert [[r.index for r in session] for session in plan.sessions()] == [[2, 0], [1]]
-    assert plan.longest_context == 2

@@ -19,7 +19,7 @@ def test_bounded_by_count_it_reaches_from_first_schedule_to_last_end():
 
 def test_bounded_by_time_it_closes_after_its_duration_whatever_still_runs():
     requests, _, _ = tables(Schedule(warmup=0))
-    window = measured_window(requests, duration_s=0.5)
+    window = measured_window(requests, closed_ns=START + 500 * MS)
     assert window == Window(START, START + 500 * MS, "time")
 
 

@@ -12,7 +12,7 @@ import pytest
 from harness.core.errors import UsageError
 from harness.core.requests import Plan
 from harness.core.tokenizer import Tokenizer
-from tests.support.workload_options import workload_options
+from tests.support.workload_options import longest_context, workload_options
 from workloads.registry import draw_plan
 from workloads.sharing import common_prefix
 
@@ -122,7 +122,7 @@ def test_warmup_shares_no_word_of_the_corpus(tokenizer: Tokenizer, countable_wor
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_default_run_fits_the_slow_engine(default_plans: dict[str, Plan], name: str) -> None:
-    assert default_plans[name].longest_context <= 4096
+    assert longest_context(default_plans[name]) <= 4096
     assert default_plans[name].sources["corpus"] == "pydoc"
     assert len(default_plans[name].sources["corpus_sha256"]) == 64
 
@@ -153,7 +153,7 @@ def test_output_lengths_are_fixed_drawn_or_free(tokenizer: Tokenizer, name: str,
 @pytest.mark.parametrize("name", NAMES)
 def test_the_context_is_filled_to_the_last_token_and_not_beyond(tokenizer: Tokenizer, name: str) -> None:
     options = workload_options(name, requests=1, prompt_tokens=1000, output_tokens=24)
-    assert draw_plan(options, tokenizer, 0, 0, context_length=1024).longest_context == 1024
+    assert longest_context(draw_plan(options, tokenizer, 0, 0, context_length=1024)) == 1024
     with pytest.raises(UsageError) as caught:
         draw_plan(options, tokenizer, 0, 0, context_length=1023)
     for part in (

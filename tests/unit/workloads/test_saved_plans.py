@@ -7,7 +7,7 @@ import pytest
 from harness.core.errors import HarnessError, UsageError
 from harness.core.requests import Plan
 from harness.core.tokenizer import Tokenizer
-from tests.support.workload_options import workload_options
+from tests.support.workload_options import longest_context, workload_options
 from workloads.file import load_plan, save_plan
 from workloads.registry import draw_plan
 
@@ -72,10 +72,10 @@ def test_a_replayed_plan_must_fit_the_context(
     plan = default_plans["summarization"]
     save_plan(plan, tmp_path / "plan.jsonl")
     options = workload_options("file", path=str(tmp_path / "plan.jsonl"))
-    assert draw_plan(options, tokenizer, 0, 0, context_length=plan.longest_context) == replace(
+    assert draw_plan(options, tokenizer, 0, 0, context_length=longest_context(plan)) == replace(
         plan, warmup=()
     )
-    too_short = plan.longest_context - 1
+    too_short = longest_context(plan) - 1
     with pytest.raises(UsageError, match=rf"backend\.context_length={too_short}"):
         draw_plan(options, tokenizer, 0, 0, context_length=too_short)
 
