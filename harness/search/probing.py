@@ -27,6 +27,7 @@ from harness.search.verdict import judge
 from harness.serving import Server, serve
 from workloads.registry import recorded_requests
 
+_DEVIATIONS = 4.0  # of a Poisson count, for which requests are drawn too
 _SPARE = 1.2  # requests drawn beyond those expected, since random arrivals and turns can be more
 Next = Callable[[Sequence[Probe]], float | None]
 Add = Callable[[Outcome], None]
@@ -108,7 +109,10 @@ class _Series:
         workload = self.config.workload
         sessions = self.load.sessions(value)
         if sessions is not None and (workload.requests is not None or self._held is not None):
-            wanted = max(1, math.ceil(sessions * self._turns * _SPARE))
+            most = sessions * _SPARE
+            if self.load.probe(value).open_loop:  # by chance more come than are expected
+                most = max(most, sessions + _DEVIATIONS * math.sqrt(sessions))
+            wanted = max(1, math.ceil(most * self._turns))
             wanted = min(wanted, self.load.requests) if self.load.requests is not None else wanted
             # a trace holds as many as it holds, and a probe need not draw more of it than it can send
             wanted = max(workload.requests or 0, wanted) if self._held is None else min(self._held, wanted)
