@@ -6,12 +6,13 @@ apart that the tests have it to themselves.
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import aiohttp
+import orjson
 import psutil
 from hydra import compose, initialize_config_module
 
@@ -51,7 +52,7 @@ class Subject:
 
     heavy: only where it is asked for by name. overrides: beside the small and exact ones of all.
     prefix_cache: as most tests run it. perplexity: relative tolerance of the reference one.
-    tells_prefix_hits: its metrics do. granularity: most KV bytes a block may hold beyond the tokens in it, in tokens.
+    tells_prefix_hits: its metrics do.
     parser: Python that has the engine's own parser read sys.argv[1:], run in the engine's environment with `sys`
         imported. others: overrides of which each must make a launch line that this parser takes.
     """
@@ -90,7 +91,7 @@ SUBJECTS = {
             tells_prefix_hits=True,
             parser=(
                 "from vllm.utils.argparse_utils import FlexibleArgumentParser as P; "
-                "from vllm.entrypoints.openai.cli_args import make_arg_parser, validate_parsed_serve_args as v; "
+                "from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args as v; "
                 "v(make_arg_parser(P()).parse_args(sys.argv[1:]))"
             ),
             others=(
@@ -149,6 +150,12 @@ class Held:
         (watcher,) = [p for p in self.family if any(word.endswith("supervisor.py") for word in p.cmdline())]
         return max(watcher.children(recursive=True), key=lambda process: process.memory_info().rss)
 
+    def must_run(self) -> None:
+        """Fail with what the run said, where it has ended already."""
+        if self.process.poll() is not None:
+            out, err = self.process.communicate()
+            raise AssertionError(f"The run ended before its time.\n{out}\n{err}")
+
     async def metrics(self, client: aiohttp.ClientSession) -> dict[str, float]:
         """The engine's own figures by their common names."""
         async with client.get("/metrics") as response:
@@ -174,7 +181,7 @@ def starting(subject: Subject, folder: Path, *more: str) -> Iterator[Held]:
     finally:
         if process.poll() is None:
             process.terminate()  # handled like Ctrl-C
-            process.communicate(timeout=120)
+        process.communicate(timeout=120)  # closes its pipes, whether it was asked already or not
 
 
 @contextmanager
@@ -185,23 +192,41 @@ def holding(subject: Subject, folder: Path, *more: str) -> Iterator[Held]:
         wait_until(
             lambda: answered(held.results) or held.process.poll() is not None, "the engine answers", limit_s
         )
-        if held.process.poll() is not None:
-            out, err = held.process.communicate()
-            raise AssertionError(f"The run ended before its engine answered.\n{out}\n{err}")
+        held.must_run()
         held.family = psutil.Process(held.process.pid).children(recursive=True)
         yield held
 
 
-def parse_with_engine(subject: Subject, spec: LaunchSpec, *more: str) -> subprocess.CompletedProcess[str]:
-    """Have the engine's own parser read the arguments of a launch line, which follow `-m MODULE`."""
-    code = f"import sys; {subject.parser}"
-    arguments = [*spec.argv[spec.argv.index("-m") + 2 :], *more]
-    return subprocess.run(
-        [spec.argv[0], "-c", code, *arguments],
+# Told on a descriptor of its own: engines print while they are imported.
+_PARSE_ALL = """
+import json, os, sys
+asked, parser = json.loads(sys.stdin.read())
+told = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
+for line in asked:
+    sys.argv = ["engine", *line]
+    try: exec(parser, {"sys": sys})
+    except BaseException as error: print(json.dumps(f"{type(error).__name__}: {error}"), file=told)
+    else: print(json.dumps(""), file=told)
+"""
+
+
+def refusals(subject: Subject, specs: Sequence[LaunchSpec]) -> list[str]:
+    """What the engine's own parser says against the arguments of each launch line (those after `-m MODULE`).
+
+    "" where it takes the line.
+    """
+    asked = [spec.argv[spec.argv.index("-m") + 2 :] for spec in specs]
+    done = subprocess.run(
+        [specs[0].argv[0], "-c", _PARSE_ALL],
+        input=orjson.dumps([asked, subject.parser]).decode(),
         capture_output=True,
         text=True,
         check=False,
         timeout=300,
-        env={**os.environ, **spec.env},
+        env={**os.environ, **specs[0].env},
         cwd="/",
     )
+    found = [orjson.loads(line) for line in done.stdout.splitlines()]
+    assert len(found) == len(specs), done.stderr
+    return found
