@@ -87,6 +87,7 @@ def build_record(
         )
         validity = evaluate(evidence)
     marks = fingerprint(prepared.plan, prepared.model, prepared.backend.versions(), prepared.cores)
+    marks["caveats"] = list(prepared.backend.capabilities().caveats)
     if getattr(config.backend, "verify_tls", True) is False:
         marks["notes"].append("the server's certificate was not verified (backend.verify_tls=false)")
     return {

@@ -56,10 +56,3 @@ def continuations(
         found.append(list(go_on(prompt, tokens))[:tokens])
     on_prompt(len(prompts), len(prompts))
     return {"greedy_ids": found, "greedy_tokens": tokens}
-
-
-def divergence(ours: Sequence[int], theirs: Sequence[int]) -> int:
-    """How many leading tokens are the same: the position of the first difference, or the shorter one's length."""
-    return next(
-        (i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs))
-    )

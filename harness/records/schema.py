@@ -15,7 +15,8 @@ STATUSES = ("complete", "partial", "failed")
 
 # run.json, beside `schema`.
 # started_at: wall clock, ISO 8601 with zone, the only one in a run. reason: why a run is failed or partial.
-# fingerprint: plan_sha256 says what was asked; notes: a list of sentences shown beside speeds.
+# fingerprint: plan_sha256 says what was asked; notes: a list of sentences shown beside speeds;
+# caveats: words that stand in the run's name wherever a figure of it is shown.
 # launch: command lines of the engine by phase ("speed", "quality"). window: of metrics.window.Window.
 # sweep: what the runs of one command share, null for none. client: how the measuring process itself fared.
 RUN_KEYS = (

@@ -41,7 +41,8 @@ def _named(runs: Sequence[Run], not_telling: Sequence[str]) -> dict[str, str]:
     result = {}
     for base, members in grouped.items():
         telling = [key for key in differing_options(members) if key not in not_telling]
-        prefix = [] if telling and len(grouped) == 1 else [base]
+        alone = bool(telling) and len(grouped) == 1
+        prefix = [*([] if alone else [base]), *_caveats(members)]
         result.update({run.id: " · ".join([*prefix, *_options(run, telling)]) for run in members})
     return {run.id: result[run.id] for run in runs}
 
@@ -57,6 +58,11 @@ def differing_options(runs: Sequence[Run]) -> list[str]:
 def _base(run: Run) -> str:
     backend, workload = pick(run.config, "backend.name"), pick(run.config, "workload.name")
     return " · ".join(str(name) for name in (backend, workload) if name) or run.id
+
+
+def _caveats(runs: Sequence[Run]) -> list[str]:
+    """What must stand wherever a figure of this engine is shown ("reference kernels, not representative")."""
+    return list(dict.fromkeys(str(words) for run in runs for words in pick(run.fingerprint, "caveats") or []))
 
 
 def _options(run: Run, keys: list[str]) -> list[str]:

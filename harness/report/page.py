@@ -10,6 +10,7 @@ from harness.records.reader import Run
 from harness.records.searches import searches_of
 from harness.report.answer import answer
 from harness.report.canvas import DASH_ARRAYS, PALETTE
+from harness.report.comparison import comparison_sections
 from harness.report.figures import Figure, load_over_time, memory_over_time, token_gaps, ttft_distribution
 from harness.report.glossary import GLOSSARY
 from harness.report.labels import differing_options, group_labels, labels
@@ -73,6 +74,7 @@ def page(runs: Sequence[Run]) -> dict[str, Any]:
         "title": _title(runs),
         "answer": answer(runs, searches),
         "searches": [section(search, runs) for search in searches],
+        "comparisons": comparison_sections(runs, groups),
         "rows": rows,
         "series": [(_swatch(position), label) for position, label in enumerate(series)],
         "columns": columns,

@@ -1,21 +1,11 @@
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from harness.core.errors import UsageError
-from harness.quality.agreement import agreement_prompts, check_agreement, continuations, divergence
+from harness.quality.agreement import agreement_prompts, check_agreement, continuations
 from harness.quality.options import AgreementOptions
 from tests.support.model import embedded_tokenizer
 
 _TEXT = "The river runs past the mill. Nobody counts the stones in it.\n" * 50
-
-
-@given(st.lists(st.integers(0, 2), max_size=9), st.lists(st.integers(0, 2), max_size=9))
-def test_the_divergence_is_the_length_of_the_common_beginning(ours: list[int], theirs: list[int]):
-    at = divergence(ours, theirs)
-    assert ours[:at] == theirs[:at]
-    assert at == min(len(ours), len(theirs)) or ours[at] != theirs[at]
-    assert divergence(theirs, ours) == at
 
 
 def test_prompts_are_pieces_of_the_text_and_do_not_depend_on_their_number():

@@ -1,0 +1,1 @@
+"""Comparing recorded runs: small pure functions over numbers, and what they make of runs."""

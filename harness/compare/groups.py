@@ -1,0 +1,172 @@
+"""Groups of runs that were asked the same, set side by side: medians, ranges, ratios to the best, and verdicts."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from harness.compare.same_model import Agreement, agreement
+from harness.compare.statistics import Verdict, verdict
+from harness.records.reader import Run
+from harness.records.schema import IDENTITY
+
+_FALSE_ALARMS = 0.05  # of one comparison, shared by the metrics that decide (Bonferroni)
+_LEAST_EFFECT = 0.03  # a smaller relative difference does not matter
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A figure by which groups are compared. path: its key in a run's summary."""
+
+    name: str
+    path: str
+    higher_is_better: bool
+
+
+# The four that decide; what else a row shows only informs.
+METRICS = (
+    Metric("output throughput", "output_tokens_per_s", True),
+    Metric("TTFT p50", "ttft_ms.p50", False),
+    Metric("TPOT p50", "tpot_ms.p50", False),
+    Metric("KV per request", "memory.kv_per_request_bytes", False),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """Median over the runs of a group, and its range."""
+
+    middle: float
+    low: float
+    high: float
+    runs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One group. figures: by metric name, only those that its runs have. spoilt: runs that failed a validity check.
+    agreement: of its greedy continuations with those of the reference, None where one of them has none.
+    """
+
+    label: str
+    runs: int
+    spoilt: int
+    failed: tuple[str, ...]
+    figures: Mapping[str, Figure]
+    perplexity: float | None
+    no_perplexity: str
+    recall: float | None
+    peak_bytes: float | None
+    agreement: Agreement | None
+
+
+@dataclass(frozen=True, slots=True)
+class Winner:
+    """The best group of one metric, against the next best. verdict: of the best with the next as baseline."""
+
+    metric: Metric
+    best: str
+    next_best: str
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Groups that were asked the same. reference: label of the group that agreement is counted against."""
+
+    workload: str
+    sides: tuple[Side, ...]
+    winners: tuple[Winner, ...]
+    reference: str | None
+
+
+def compare(runs: Sequence[Run], labels: Mapping[str, str]) -> list[Comparison]:
+    """One comparison for each plan and model that at least two groups were asked; `labels`: group by run id.
+
+    A failed run has no plan; it stands in every comparison of its workload.
+    """
+    asked: dict[tuple[Any, ...], list[Run]] = defaultdict(list)
+    failed = [run for run in runs if run.status == "failed"]
+    for run in runs:
+        if run.status != "failed":
+            asked[tuple(run.fingerprint.get(field) for field in IDENTITY)].append(run)
+    found = []
+    for members in asked.values():
+        workload = _workload(members[0])
+        others = [run for run in failed if _workload(run) == workload]
+        groups: dict[str, list[Run]] = defaultdict(list)
+        for run in (*members, *others):
+            groups[labels[run.id]].append(run)
+        if len(groups) > 1:
+            found.append(_compared(workload, groups))
+    return found
+
+
+def _compared(workload: str, groups: Mapping[str, Sequence[Run]]) -> Comparison:
+    reference = next((label for label, runs in groups.items() if _greedy_ids(runs)), None)
+    against = _greedy_ids(groups[reference]) if reference is not None else None
+    sides = tuple(_side(label, runs, against) for label, runs in groups.items())
+    winners = tuple(winner for metric in METRICS if (winner := _winner(metric, groups)))
+    return Comparison(workload, sides, winners, reference)
+
+
+def _side(label: str, runs: Sequence[Run], reference: Sequence[Sequence[int]] | None) -> Side:
+    measured = [run for run in runs if run.status != "failed"]
+    figures = {}
+    for metric in METRICS:
+        if values := _values(measured, metric.path):
+            figures[metric.name] = Figure(median(values), min(values), max(values), len(values))
+    ours = _greedy_ids(measured)
+    return Side(
+        label=label,
+        runs=len(measured),
+        spoilt=sum(any(check["ok"] is False for check in run.validity) for run in measured),
+        failed=tuple(run.reason or "no reason was recorded" for run in runs if run.status == "failed"),
+        figures=figures,
+        perplexity=_middle(measured, "quality.perplexity"),
+        no_perplexity=next((str(why) for run in measured if (why := _pick(run, "quality.reason"))), ""),
+        recall=_middle(measured, "quality.recall"),
+        peak_bytes=_middle(measured, "memory.peak_process_bytes"),
+        agreement=agreement(ours, reference) if ours and reference else None,
+    )
+
+
+def _winner(metric: Metric, groups: Mapping[str, Sequence[Run]]) -> Winner | None:
+    values = {label: _values(runs, metric.path) for label, runs in groups.items()}
+    order = sorted(
+        (label for label, found in values.items() if found),
+        key=lambda label: median(values[label]),
+        reverse=metric.higher_is_better,
+    )
+    if len(order) < 2 or not median(values[order[1]]):
+        return None
+    best, second = order[:2]
+    alpha = _FALSE_ALARMS / len(METRICS)
+    baseline, candidate = ([[value] for value in values[label]] for label in (second, best))
+    found = verdict(baseline, candidate, metric.higher_is_better, _LEAST_EFFECT, alpha)
+    return Winner(metric, best, second, found)
+
+
+def _greedy_ids(runs: Sequence[Run]) -> Sequence[Sequence[int]] | None:
+    return next((found for run in runs if (found := _pick(run, "quality.greedy_ids"))), None)
+
+
+def _values(runs: Sequence[Run], path: str) -> list[float]:
+    return [value for run in runs if (value := _pick(run, path)) is not None]
+
+
+def _middle(runs: Sequence[Run], path: str) -> float | None:
+    values = _values(runs, path)
+    return median(values) if values else None
+
+
+def _pick(run: Run, path: str) -> Any:
+    value: Any = run.summary
+    for step in path.split("."):
+        value = value.get(step) if isinstance(value, Mapping) else None
+    return value
+
+
+def _workload(run: Run) -> str:
+    return str((run.config.get("workload") or {}).get("name") or "a workload")

@@ -1,0 +1,120 @@
+"""Groups of runs side by side, as the page shows them: a table for each thing that was asked, and who is best."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.compare.groups import Comparison, Figure, Side, Winner, compare
+from harness.compare.same_model import Agreement
+from harness.records.reader import Run
+from harness.report.values import MISSING, memory, number, percent, two_decimals
+
+_SHOWN: Mapping[str, tuple[str, Callable[[float | None], str]]] = {
+    "output throughput": ("tokens/s", number),
+    "TTFT p50": ("ms", number),
+    "TPOT p50": ("ms", number),
+    "KV per request": ("", memory),
+}
+
+
+@dataclass(frozen=True)
+class SideRow:
+    """A group in the table. cells: (heading, text, best?)."""
+
+    label: str
+    runs: str
+    cells: list[tuple[str, str, bool]]
+    failed: list[str]
+
+
+@dataclass(frozen=True)
+class ComparisonSection:
+    """One table with its sentences. reference: whose greedy tokens the others are compared with."""
+
+    title: str
+    rows: list[SideRow]
+    sentences: list[str]
+
+
+def comparison_sections(runs: Sequence[Run], labels: Mapping[str, str]) -> list[ComparisonSection]:
+    """One for each thing that at least two groups were asked."""
+    return [_section(comparison) for comparison in compare(runs, labels)]
+
+
+def _section(comparison: Comparison) -> ComparisonSection:
+    best = {winner.metric.name: winner.best for winner in comparison.winners}
+    extras = _extras(comparison)
+    rows = [_row(side, best, extras) for side in comparison.sides]
+    sentences = [_sentence(winner, comparison) for winner in comparison.winners]
+    sentences += _same_model(comparison)
+    return ComparisonSection(f"Side by side: {comparison.workload}", rows, sentences)
+
+
+def _row(side: Side, best: Mapping[str, str], extras: Sequence[str]) -> SideRow:
+    cells = []
+    for name, (unit, shown) in _SHOWN.items():
+        heading = f"{name}, {unit}" if unit else name
+        cells.append((heading, _range(side.figures.get(name), shown), best.get(name) == side.label))
+    further = {
+        "Peak memory": memory(side.peak_bytes),
+        "Perplexity": two_decimals(side.perplexity)
+        if side.perplexity is not None
+        else side.no_perplexity or MISSING,
+        "Recall": percent(side.recall),
+        "Greedy tokens in common": _agreed(side.agreement),
+    }
+    cells += [(heading, further[heading], False) for heading in extras]
+    spoilt = f", {side.spoilt} with a failed check" if side.spoilt else ""
+    return SideRow(side.label, f"{side.runs}{spoilt}", cells, list(dict.fromkeys(side.failed)))
+
+
+def _extras(comparison: Comparison) -> list[str]:
+    """Columns beside the deciding ones of which at least one group has a figure."""
+    sides = comparison.sides
+    present = {
+        "Peak memory": any(side.peak_bytes is not None for side in sides),
+        "Perplexity": any(side.perplexity is not None or side.no_perplexity for side in sides),
+        "Recall": any(side.recall is not None for side in sides),
+        "Greedy tokens in common": any(side.agreement is not None for side in sides),
+    }
+    return [heading for heading, there in present.items() if there]
+
+
+def _range(figure: Figure | None, shown: Callable[[float | None], str]) -> str:
+    if figure is None:
+        return MISSING
+    if figure.runs == 1:
+        return shown(figure.middle)
+    return f"{shown(figure.middle)} ({shown(figure.low)}–{shown(figure.high)})"
+
+
+def _agreed(found: Agreement | None) -> str:
+    if found is None:
+        return MISSING
+    return f"{found.same} of {found.prompts} alike, median {found.middle} of {found.tokens}"
+
+
+def _sentence(winner: Winner, comparison: Comparison) -> str:
+    """Who is best in one metric, by how much, and whether that is more than chance."""
+    unit, shown = _SHOWN[winner.metric.name]
+    sides = {side.label: side for side in comparison.sides}
+    ours, theirs = (sides[label].figures[winner.metric.name] for label in (winner.best, winner.next_best))
+    ratio = winner.verdict.ratio
+    interval = f", 95 % interval {number(ratio.low)} to {number(ratio.high)}" if ratio.low is not None else ""
+    name = winner.metric.name[:1].upper() + winner.metric.name[1:]
+    best, other = f"{winner.best} {shown(ours.middle)}", f"{winner.next_best} {shown(theirs.middle)}"
+    in_unit = f" {unit}" if unit else ""
+    found = f"{name}: {best} against {other}{in_unit}, ratio {number(ratio.value)}{interval}."
+    if winner.verdict.word in ("better", "worse"):
+        return f"{found} The difference is real ({winner.verdict.why})."
+    if winner.verdict.word == "same":
+        return f"{found} They are the same ({winner.verdict.why})."
+    detectable = winner.verdict.detectable
+    could = f" These runs could have shown a change of {detectable:.0%}." if detectable else ""
+    return f"{found} Not decided: {winner.verdict.why}.{could}"
+
+
+def _same_model(comparison: Comparison) -> list[str]:
+    """What greedy continuations are compared with."""
+    if comparison.reference is None or sum(side.agreement is not None for side in comparison.sides) < 2:
+        return []
+    return [f"Greedy tokens are compared with those of {comparison.reference}, prompt by prompt."]

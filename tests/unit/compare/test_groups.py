@@ -1,0 +1,82 @@
+"""Groups of synthetic runs whose figures are known by arithmetic."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.compare.groups import compare
+from harness.records.reader import read_run
+from harness.report.comparison import comparison_sections
+from harness.report.labels import group_labels
+from tests.support.synthetic_runs import Schedule, write_failed_run, write_run
+
+
+def _runs(folder: Path, **gaps_ms: list[float]):
+    """One run for each gap: backend=[gap, gap, …]."""
+    made = []
+    for backend, gaps in gaps_ms.items():
+        for i, gap in enumerate(gaps):
+            write_run(folder, f"{backend}-{i}", Schedule(gap_ms=gap), backend=backend)
+            made.append(f"{backend}-{i}")
+    return [read_run(run, folder) for run in made]
+
+
+def test_five_runs_a_side_decide_and_fewer_do_not(tmp_path: Path):
+    runs = _runs(tmp_path, slow=[40, 41, 42, 39, 38], quick=[20, 20.5, 21, 19.5, 19])
+    (found,) = compare(runs, group_labels(runs))
+    winners = {winner.metric.name: winner for winner in found.winners}
+    assert winners["TPOT p50"].best.startswith("quick")
+    assert winners["TPOT p50"].verdict.word == "better"
+    assert winners["TPOT p50"].verdict.ratio.value == pytest.approx(20 / 40, rel=1e-6)
+    assert winners["TTFT p50"].verdict.word == "same"  # all 80 ms
+    few = [run for run in runs if run.id[-1] in "012"]
+    (found,) = compare(few, group_labels(few))
+    assert {winner.verdict.word for winner in found.winners} == {"inconclusive"}
+
+
+def test_a_side_shows_its_median_and_range(tmp_path: Path):
+    runs = _runs(tmp_path, one=[10, 30, 20], two=[50])
+    (found,) = compare(runs, group_labels(runs))
+    figure = found.sides[0].figures["TPOT p50"]
+    assert (figure.middle, figure.low, figure.high, figure.runs) == (20, 10, 30, 3)
+
+
+def test_what_was_asked_differently_is_not_compared(tmp_path: Path):
+    write_run(tmp_path, "a", backend="one", fingerprint={"plan_sha256": "a"})
+    write_run(tmp_path, "b", backend="two", fingerprint={"plan_sha256": "b"})
+    runs = [read_run(run, tmp_path) for run in ("a", "b")]
+    assert compare(runs, group_labels(runs)) == []
+
+
+def test_an_engine_that_failed_has_its_row_and_reason(tmp_path: Path):
+    runs = _runs(tmp_path, one=[10], two=[20])
+    write_failed_run(tmp_path, "three-0", "No memory left", backend="three")
+    runs.append(read_run("three-0", tmp_path))
+    (section,) = comparison_sections(runs, group_labels(runs))
+    assert [row.failed for row in section.rows] == [[], [], ["No memory left"]]
+    assert any("Not decided: 1 run a side" in sentence for sentence in section.sentences)
+
+
+def test_greedy_tokens_are_compared_with_the_first_group_that_has_some(tmp_path: Path):
+    ids = {"one": None, "two": [[1, 2, 3], [4, 5, 6]], "three": [[1, 2, 3], [4, 9, 6]]}
+    for backend in ids:
+        write_run(tmp_path, backend, backend=backend)
+    runs = [read_run(run, tmp_path) for run in ids]
+    for run in runs:
+        run.summary["quality"]["greedy_ids"] = ids[run.id]  # type: ignore[index]
+    (found,) = compare(runs, group_labels(runs))
+    assert found.reference is not None and found.reference.startswith("two")
+    agreed = [side.agreement for side in found.sides]
+    assert agreed[0] is None
+    assert agreed[1] is not None and (agreed[1].same, agreed[1].prompts) == (2, 2)
+    assert agreed[2] is not None and (agreed[2].same, agreed[2].middle) == (1, 1)
+
+
+def test_a_caveat_stands_in_the_name_even_of_a_run_that_failed(tmp_path: Path):
+    write_run(tmp_path, "a", backend="one", fingerprint={"caveats": ["not representative"]})
+    write_failed_run(tmp_path, "b", "broken", backend="one")
+    write_run(tmp_path, "c", backend="two")
+    runs = [read_run(run, tmp_path) for run in ("a", "b", "c")]
+    names = group_labels(runs)
+    assert names["a"] == names["b"] == "one · chat · not representative"
+    assert "not representative" not in names["c"]
