@@ -77,7 +77,7 @@ def busy(tokens_per_s: float, streams: int) -> Figures:
 
 
 def bare(load: Load, streams: int) -> float:
-    """CPU µs per token of a program that only keeps instants and bytes: this machine's floor for the load."""
+    """CPU µs per token of a program woken for each that only keeps instants and bytes, on this machine now."""
     server_cpus, client_cpus = two_cores(sorted(os.sched_getaffinity(0)))
     tokens = round(5e6 / load.itl_us)
     with (
