@@ -2,8 +2,8 @@
 
     python benchmarks/bare_client.py PORT STREAMS TOKENS CORE
 
-prints its CPU time per token in µs. Not a client, since it understands nothing of what it reads; it is the least for a
-program that is woken for every token, and benchmarks/client.py shows it beside the client's own cost on the same
+prints its CPU time per token in µs. Not a client, since it understands nothing of what it reads; it is the least for
+a program that is woken for every token, and benchmarks/client.py shows it beside the client's own cost on the same
 machine at the same moment.
 """
 
