@@ -15,6 +15,7 @@ from backends.base import EngineOptions
 from backends.registry import backend_options
 from harness.core.errors import UsageError
 from harness.core.model_store import ModelSource
+from harness.engines.installed import installed_engines
 from harness.core.secrets import without_secrets
 from harness.load.options import (
     ClosedOptions,
@@ -127,7 +128,8 @@ SCHEMAS: dict[str, dict[str, type]] = {
 
 
 def register_schemas() -> None:
-    """Tell Hydra the types of SCHEMAS and of the root."""
+    """Tell Hydra the types of SCHEMAS and of the root, and which engines `experiment=engines` means."""
+    OmegaConf.register_new_resolver("installed_engines", lambda: ",".join(installed_engines()), replace=True)
     store = ConfigStore.instance()
     store.store(group="schema", name="root", node=RootSchema)
     for group, choices in SCHEMAS.items():

@@ -35,7 +35,7 @@ RUN_ELSEWHERE = (
     (r"export OPENAI_API_KEY", "a setting"),
     (r"sudo apt-get", "the browser's packages are installed by .ci/run"),
 )
-HEAVY = ("backend=vllm", "backend=sglang", "backend=tensorrt_llm")
+HEAVY = ("backend=vllm", "backend=sglang", "backend=tensorrt_llm", "experiment=engines")
 SMALL = ["load.warmup=1", "load.requests=3"]
 SMALL_QUALITY = ["quality.perplexity.tokens=120", "quality.perplexity.window=60"]
 
