@@ -15,8 +15,8 @@ from backends.base import EngineOptions
 from backends.registry import backend_options
 from harness.core.errors import UsageError
 from harness.core.model_store import ModelSource
-from harness.engines.installed import installed_engines
 from harness.core.secrets import without_secrets
+from harness.engines.installed import installed_engines
 from harness.load.options import (
     ClosedOptions,
     ConstantOptions,
