@@ -62,7 +62,7 @@ class _Progress:
             self._say(f"{self._found} of {self._total}: {_short(match[1])}, {match[2]}")
         elif line.startswith("Installing collected packages"):
             self._before = self._unpacked()
-            self._say(f"unpacking {self._total} packages")
+            self._say(f"unpacking, 0 of {self._total} packages")
 
     def silence(self) -> None:
         """A while without a line."""

@@ -50,7 +50,7 @@ def cached_folder(key: str, build: Callable[[Path], None]) -> Path:
 def locked(final: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[TextIO]:
     """Hold the lock of the entry `final`; `waiting` is called once where another process has it.
 
-    Yields the lock's file: a child process that inherits it keeps the lock for as long as it lives.
+    Yields the lock's file: a child process that inherits it keeps the lock if this process is killed.
     """
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
@@ -66,7 +66,10 @@ def locked(final: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[
         except BlockingIOError:
             waiting()
             fcntl.flock(lock, fcntl.LOCK_EX)
-        yield lock
+        try:
+            yield lock
+        finally:
+            fcntl.flock(lock, fcntl.LOCK_UN)  # also where a child has the file open still
 
 
 def sha256_of_file(path: Path) -> str:

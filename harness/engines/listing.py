@@ -84,8 +84,11 @@ def _device(offer: Offer, width: int) -> Iterator[str]:
     place = offer.place()
     if place is not None:
         version = versions(offer).get(offer.recipe.packages[0], "of unknown version")
-        yield f"  {offer.device}: installed, {version}, in"
-        yield f"    {place}"
+        if offer.recipe.installed():
+            yield f"  {offer.device}: installed, {version}, in"
+            yield f"    {place}"
+        else:
+            yield from _folded(f"{offer.device}: installed, {version}, in {place}", width, "  ")
     elif offer.recipe.requirements():
         yield f"  {offer.device}: not installed. Type:"
         yield f"    {offer.install_command()}"
