@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from harness.compare.fairness import Unequal, unequal
 from harness.compare.same_model import Agreement, agreement
 from harness.compare.statistics import Verdict, verdict
+from harness.records.paths import pick
 from harness.records.reader import Run
 from harness.records.schema import IDENTITY
 
@@ -79,6 +81,7 @@ class Comparison:
     sides: tuple[Side, ...]
     winners: tuple[Winner, ...]
     reference: str | None
+    unequal: tuple[Unequal, ...]
 
 
 def compare(runs: Sequence[Run], labels: Mapping[str, str]) -> list[Comparison]:
@@ -108,7 +111,7 @@ def _compared(workload: str, groups: Mapping[str, Sequence[Run]]) -> Comparison:
     against = _greedy_ids(groups[reference]) if reference is not None else None
     sides = tuple(_side(label, runs, against) for label, runs in groups.items())
     winners = tuple(winner for metric in METRICS if (winner := _winner(metric, groups)))
-    return Comparison(workload, sides, winners, reference)
+    return Comparison(workload, sides, winners, reference, unequal(groups))
 
 
 def _side(label: str, runs: Sequence[Run], reference: Sequence[Sequence[int]] | None) -> Side:
@@ -125,7 +128,9 @@ def _side(label: str, runs: Sequence[Run], reference: Sequence[Sequence[int]] | 
         failed=tuple(run.reason or "no reason was recorded" for run in runs if run.status == "failed"),
         figures=figures,
         perplexity=_middle(measured, "quality.perplexity"),
-        no_perplexity=next((str(why) for run in measured if (why := _pick(run, "quality.reason"))), ""),
+        no_perplexity=next(
+            (str(why) for run in measured if (why := pick(run.summary, "quality.reason"))), ""
+        ),
         recall=_middle(measured, "quality.recall"),
         peak_bytes=_middle(measured, "memory.peak_process_bytes"),
         agreement=agreement(ours, reference) if ours and reference else None,
@@ -149,11 +154,11 @@ def _winner(metric: Metric, groups: Mapping[str, Sequence[Run]]) -> Winner | Non
 
 
 def _greedy_ids(runs: Sequence[Run]) -> Sequence[Sequence[int]] | None:
-    return next((found for run in runs if (found := _pick(run, "quality.greedy_ids"))), None)
+    return next((found for run in runs if (found := pick(run.summary, "quality.greedy_ids"))), None)
 
 
 def _values(runs: Sequence[Run], path: str) -> list[float]:
-    return [value for run in runs if (value := _pick(run, path)) is not None]
+    return [value for run in runs if (value := pick(run.summary, path)) is not None]
 
 
 def _middle(runs: Sequence[Run], path: str) -> float | None:
@@ -161,12 +166,5 @@ def _middle(runs: Sequence[Run], path: str) -> float | None:
     return median(values) if values else None
 
 
-def _pick(run: Run, path: str) -> Any:
-    value: Any = run.summary
-    for step in path.split("."):
-        value = value.get(step) if isinstance(value, Mapping) else None
-    return value
-
-
 def _workload(run: Run) -> str:
-    return str((run.config.get("workload") or {}).get("name") or "a workload")
+    return str(pick(run.config, "workload.name") or "a workload")

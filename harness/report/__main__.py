@@ -96,8 +96,9 @@ def execute(request: Request) -> None:
 
 def listed_run(name: str, results_dir: Path) -> str:
     """One line of the list: id, status, and output tokens per second or the reason why there are none."""
+    from harness.records.paths import pick
     from harness.records.reader import read_run
-    from harness.report.values import number, pick
+    from harness.report.values import number
 
     try:
         run = read_run(name, results_dir)

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from harness.records.paths import pick
 from harness.records.reader import Run
 from harness.records.schema import IDENTITY
 from harness.records.searches import RecordedSearch
 from harness.report.labels import group_labels
-from harness.report.values import duration, listed, memory, number, pick
+from harness.report.values import duration, listed, memory, number
 
 FEWEST_RUNS_FOR_A_VERDICT = 5  # a side
 _MOST_NAMED = 3

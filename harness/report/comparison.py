@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from harness.compare.groups import Comparison, Figure, Side, Winner, compare
 from harness.compare.same_model import Agreement
 from harness.records.reader import Run
-from harness.report.values import MISSING, memory, number, percent, two_decimals
+from harness.report.values import MISSING, listed, memory, number, percent, two_decimals
 
 _SHOWN: Mapping[str, tuple[str, Callable[[float | None], str]]] = {
     "output throughput": ("tokens/s", number),
@@ -46,6 +46,7 @@ def _section(comparison: Comparison) -> ComparisonSection:
     rows = [_row(side, best, extras) for side in comparison.sides]
     sentences = [_sentence(winner, comparison) for winner in comparison.winners]
     sentences += _same_model(comparison)
+    sentences += _unequal(comparison)
     return ComparisonSection(f"Side by side: {comparison.workload}", rows, sentences)
 
 
@@ -118,3 +119,18 @@ def _same_model(comparison: Comparison) -> list[str]:
     if comparison.reference is None or sum(side.agreement is not None for side in comparison.sides) < 2:
         return []
     return [f"Greedy tokens are compared with those of {comparison.reference}, prompt by prompt."]
+
+
+def _unequal(comparison: Comparison) -> list[str]:
+    """What the sides were not given alike."""
+    if not comparison.unequal:
+        return ["Cores, limits, memory, precisions and load were the same for all."]
+    parts = []
+    for found in comparison.unequal:
+        by_value: dict[str, list[str]] = {}
+        for label, value in found.values.items():
+            by_value.setdefault(value, []).append(label)
+        parts.append(
+            f"{found.name} ({'; '.join(f'{value}: {listed(who)}' for value, who in by_value.items())})"
+        )
+    return [f"Not the same for all: {', '.join(parts)}. All else that a fair comparison holds equal was."]

@@ -4,8 +4,9 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
+from harness.records.paths import pick
 from harness.records.reader import Run
-from harness.report.values import flatten, pick
+from harness.report.values import flatten
 
 # Never part of a name: where results lie, and what only repeats a run.
 _NOT_TELLING = ("results_dir", "repeats", "backend.port")

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from harness.metrics.latency import measured, succeeded
+from harness.records.paths import pick
 from harness.records.reader import Run
 from harness.records.searches import searches_of
 from harness.report.answer import answer
@@ -17,7 +18,7 @@ from harness.report.labels import differing_options, group_labels, labels
 from harness.report.searches import section
 from harness.report.table import Cell, Column, cells, columns_for, error_count, failed_checks
 from harness.report.timeline import timeline
-from harness.report.values import against_limit, flatten, listed, pick
+from harness.report.values import against_limit, flatten, listed
 
 _SHOWN_ERRORS = 3  # of one kind in one run
 _UNKNOWN = "not known"

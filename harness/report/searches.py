@@ -6,11 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from harness.records.paths import pick
 from harness.records.reader import Run
 from harness.records.searches import RecordedProbe, RecordedSearch
 from harness.report.canvas import INK, PALETTE, drawing, to_svg
 from harness.report.figures import Figure
-from harness.report.values import MISSING, number, percent, pick
+from harness.report.values import MISSING, number, percent
 
 _VERDICTS = {True: "met", False: "missed", None: MISSING}
 _MET, _MISSED, _NOT_HELD = PALETTE[2], PALETTE[1], PALETTE[0]

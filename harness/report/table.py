@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from harness.records.paths import pick
 from harness.records.reader import Run
-from harness.report.values import MISSING, memory, number, percent, pick, two_decimals
+from harness.report.values import MISSING, memory, number, percent, two_decimals
 
 Format = Callable[[float | None], str]
 

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from harness.records.paths import pick
 from harness.records.reader import Run
 from harness.report.answer import one_sentence
 from harness.report.labels import labels
 from harness.report.table import error_count, failed_checks, spoiling
-from harness.report.values import against_limit, number, percent, pick, two_decimals
+from harness.report.values import against_limit, number, percent, two_decimals
 
 if TYPE_CHECKING:
     from rich.table import Table

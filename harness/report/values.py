@@ -58,16 +58,6 @@ def memory(count: float | None) -> str:
     return f"{number(count)} B"
 
 
-def pick(record: Mapping[str, Any], path: str) -> Any:
-    """The value at a dotted path, None where any step of it is missing."""
-    value: Any = record
-    for step in path.split("."):
-        if not isinstance(value, Mapping) or step not in value:
-            return None
-        value = value[step]
-    return value
-
-
 def flatten(record: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested keys as dotted paths, in order; lists and empty mappings stay as they are."""
     flat: dict[str, Any] = {}

@@ -80,3 +80,17 @@ def test_a_caveat_stands_in_the_name_even_of_a_run_that_failed(tmp_path: Path):
     names = group_labels(runs)
     assert names["a"] == names["b"] == "one · chat · not representative"
     assert "not representative" not in names["c"]
+
+
+def test_what_was_not_equal_is_said(tmp_path: Path):
+    runs = _runs(tmp_path, one=[10], two=[20])
+    (section,) = comparison_sections(runs, group_labels(runs))
+    assert section.sentences[-1] == "Cores, limits, memory, precisions and load were the same for all."
+    for run, cores in zip(runs, ([0, 1], [0]), strict=True):
+        run.fingerprint["cores"] = {"engine": cores, "client": [3]}  # type: ignore[index]
+    (found,) = compare(runs, group_labels(runs))
+    assert [(unequal.name, list(unequal.values.values())) for unequal in found.unequal] == [
+        ("engine's cores", ["0, 1", "0"])
+    ]
+    (section,) = comparison_sections(runs, group_labels(runs))
+    assert "engine's cores (0, 1: one · chat; 0: two · chat)" in section.sentences[-1]

@@ -1,6 +1,7 @@
 import pytest
 
-from harness.report.values import MISSING, duration, flatten, listed, memory, number, pick
+from harness.records.paths import pick
+from harness.report.values import MISSING, duration, flatten, listed, memory, number
 
 
 @pytest.mark.parametrize(

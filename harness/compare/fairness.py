@@ -1,0 +1,53 @@
+"""Whether what is set side by side was given the same cores, limits, memory, precisions and load."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.records.paths import pick
+from harness.records.reader import Run
+
+# What a fair comparison gives to every side alike, by its key in a run's configuration or fingerprint.
+_HELD_EQUAL = (
+    ("engine's cores", "fingerprint", "cores.engine"),
+    ("client's cores", "fingerprint", "cores.client"),
+    ("engine's threads", "config", "backend.threads"),
+    ("context limit", "config", "backend.context_length"),
+    ("requests computed at once", "config", "backend.max_running"),
+    ("memory for the KV cache", "config", "backend.kv_bytes"),
+    ("prefix cache", "config", "backend.prefix_cache"),
+    ("tokens a step", "config", "backend.prefill_chunk"),
+    ("arithmetic", "config", "backend.dtype"),
+    ("KV precision", "config", "backend.kv_dtype"),
+    ("weights", "config", "backend.weight_dtype"),
+    ("load", "config", "load.name"),
+    ("concurrency", "config", "load.concurrency"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Unequal:
+    """Something that a fair comparison holds equal and these runs do not. values: by group, in words."""
+
+    name: str
+    values: Mapping[str, str]
+
+
+def unequal(groups: Mapping[str, Sequence[Run]]) -> tuple[Unequal, ...]:
+    """What the groups were not given alike, by their first measured run."""
+    found = []
+    for name, part, path in _HELD_EQUAL:
+        values = {}
+        for label, runs in groups.items():
+            measured = [run for run in runs if run.status != "failed"]
+            if measured:
+                values[label] = _words(pick(getattr(measured[0], part), path))
+        if len(set(values.values())) > 1:
+            found.append(Unequal(name, values))
+    return tuple(found)
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return "not set" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
