@@ -11,7 +11,6 @@ from harness.compare.same_model import Agreement, agreement
 from harness.compare.statistics import Verdict, verdict
 from harness.records.paths import pick
 from harness.records.reader import Run
-from harness.records.schema import IDENTITY
 
 _FALSE_ALARMS = 0.05  # of one comparison, shared by the metrics that decide (Bonferroni)
 _LEAST_EFFECT = 0.03  # a smaller relative difference does not matter
@@ -85,25 +84,39 @@ class Comparison:
 
 
 def compare(runs: Sequence[Run], labels: Mapping[str, str]) -> list[Comparison]:
-    """One comparison for each plan and model that at least two groups were asked; `labels`: group by run id.
+    """One comparison for each thing that at least two groups were asked; `labels`: group by run id.
 
-    A failed run has no plan; it stands in every comparison of its workload.
+    Groups that were asked the same set of plans (one for each seed) of a workload are compared over all of them; else
+    plan by plan. A failed run has no plan; it stands in every comparison of its workload.
     """
-    asked: dict[tuple[Any, ...], list[Run]] = defaultdict(list)
-    failed = [run for run in runs if run.status == "failed"]
+    failed: dict[str, list[Run]] = defaultdict(list)
+    asked: dict[tuple[str, Any], list[Run]] = defaultdict(list)
     for run in runs:
-        if run.status != "failed":
-            asked[tuple(run.fingerprint.get(field) for field in IDENTITY)].append(run)
+        if run.status == "failed":
+            failed[_workload(run)].append(run)
+        else:
+            asked[_workload(run), run.fingerprint.get("model_sha256")].append(run)
     found = []
-    for members in asked.values():
-        workload = _workload(members[0])
-        others = [run for run in failed if _workload(run) == workload]
-        groups: dict[str, list[Run]] = defaultdict(list)
-        for run in (*members, *others):
-            groups[labels[run.id]].append(run)
-        if len(groups) > 1:
-            found.append(_compared(workload, groups))
+    for (workload, _), members in asked.items():
+        for alike in _asked_alike(members, labels):
+            groups: dict[str, list[Run]] = defaultdict(list)
+            for run in (*alike, *failed[workload]):
+                groups[labels[run.id]].append(run)
+            if len(groups) > 1:
+                found.append(_compared(workload, groups))
     return found
+
+
+def _asked_alike(runs: Sequence[Run], labels: Mapping[str, str]) -> list[list[Run]]:
+    """All of them where every group has the same plans, else those of each plan."""
+    plans: dict[str, set[Any]] = defaultdict(set)
+    by_plan: dict[Any, list[Run]] = defaultdict(list)
+    for run in runs:
+        plan = run.fingerprint.get("plan_sha256")
+        plans[labels[run.id]].add(plan)
+        by_plan[plan].append(run)
+    first, *others = plans.values()
+    return [list(runs)] if all(plan == first for plan in others) else list(by_plan.values())
 
 
 def _compared(workload: str, groups: Mapping[str, Sequence[Run]]) -> Comparison:

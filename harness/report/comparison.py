@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from harness.compare.groups import Comparison, Figure, Side, Winner, compare
 from harness.compare.same_model import Agreement
+from harness.records.paths import pick
 from harness.records.reader import Run
 from harness.report.values import MISSING, listed, memory, number, percent, two_decimals
 
@@ -37,7 +38,9 @@ class ComparisonSection:
 
 def comparison_sections(runs: Sequence[Run], labels: Mapping[str, str]) -> list[ComparisonSection]:
     """One for each thing that at least two groups were asked."""
-    return [_section(comparison) for comparison in compare(runs, labels)]
+    # The section's title names the workload once for all its rows.
+    short = {run.id: labels[run.id].replace(f" · {pick(run.config, 'workload.name')}", "", 1) for run in runs}
+    return [_section(comparison) for comparison in compare(runs, short)]
 
 
 def _section(comparison: Comparison) -> ComparisonSection:
@@ -53,7 +56,7 @@ def _section(comparison: Comparison) -> ComparisonSection:
 def _row(side: Side, best: Mapping[str, str], extras: Sequence[str]) -> SideRow:
     cells = []
     for name, (unit, shown) in _SHOWN.items():
-        heading = f"{name}, {unit}" if unit else name
+        heading = f"{_title(name)}, {unit}" if unit else _title(name)
         cells.append((heading, _range(side.figures.get(name), shown), best.get(name) == side.label))
     further = {
         "Peak memory": memory(side.peak_bytes),
@@ -101,10 +104,9 @@ def _sentence(winner: Winner, comparison: Comparison) -> str:
     ours, theirs = (sides[label].figures[winner.metric.name] for label in (winner.best, winner.next_best))
     ratio = winner.verdict.ratio
     interval = f", 95 % interval {number(ratio.low)} to {number(ratio.high)}" if ratio.low is not None else ""
-    name = winner.metric.name[:1].upper() + winner.metric.name[1:]
     best, other = f"{winner.best} {shown(ours.middle)}", f"{winner.next_best} {shown(theirs.middle)}"
     in_unit = f" {unit}" if unit else ""
-    found = f"{name}: {best} against {other}{in_unit}, ratio {number(ratio.value)}{interval}."
+    found = f"{_title(winner.metric.name)}: {best} against {other}{in_unit}, ratio {number(ratio.value)}{interval}."
     if winner.verdict.word in ("better", "worse"):
         return f"{found} The difference is real ({winner.verdict.why})."
     if winner.verdict.word == "same":
@@ -112,6 +114,10 @@ def _sentence(winner: Winner, comparison: Comparison) -> str:
     detectable = winner.verdict.detectable
     could = f" These runs could have shown a change of {detectable:.0%}." if detectable else ""
     return f"{found} Not decided: {winner.verdict.why}.{could}"
+
+
+def _title(name: str) -> str:
+    return name[:1].upper() + name[1:]
 
 
 def _same_model(comparison: Comparison) -> list[str]:

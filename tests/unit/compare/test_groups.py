@@ -48,6 +48,21 @@ def test_what_was_asked_differently_is_not_compared(tmp_path: Path):
     assert compare(runs, group_labels(runs)) == []
 
 
+def test_seeds_of_one_workload_are_compared_together_where_all_had_them(tmp_path: Path):
+    made = []
+    for backend in ("one", "two"):
+        for seed in (1, 2):
+            name = f"{backend}-{seed}"
+            write_run(tmp_path, name, backend=backend, fingerprint={"plan_sha256": f"plan {seed}"})
+            made.append(name)
+    runs = [read_run(run, tmp_path) for run in made]
+    (found,) = compare(runs, group_labels(runs))
+    assert [side.runs for side in found.sides] == [2, 2]
+    few = runs[:3]
+    found_few = compare(few, group_labels(few))  # the second engine lacks a plan: only the common one
+    assert [[side.runs for side in one.sides] for one in found_few] == [[1, 1]]
+
+
 def test_an_engine_that_failed_has_its_row_and_reason(tmp_path: Path):
     runs = _runs(tmp_path, one=[10], two=[20])
     write_failed_run(tmp_path, "three-0", "No memory left", backend="three")
@@ -93,4 +108,4 @@ def test_what_was_not_equal_is_said(tmp_path: Path):
         ("engine's cores", ["0, 1", "0"])
     ]
     (section,) = comparison_sections(runs, group_labels(runs))
-    assert "engine's cores (0, 1: one · chat; 0: two · chat)" in section.sentences[-1]
+    assert "engine's cores (0, 1: one; 0: two)" in section.sentences[-1]
