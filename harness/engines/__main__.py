@@ -9,20 +9,20 @@ from harness.core.errors import HarnessError, UsageError
 
 HELP = """The engines and the environments they live in, each made from exact versions.
 
-  python -m harness.engines                                  what there is, what is installed, what each can do
-  python -m harness.engines action=install engine=vllm       make its environment (minutes, once)
-  python -m harness.engines action=doctor                    what is broken, and the command that mends it
-  python -m harness.engines action=remove engine=vllm        give its disk space back
-  python -m harness.engines action=lock engine=vllm          renew its exact versions (for the project's developers)
+  python -m harness.engines                            what there is and what each can do
+  python -m harness.engines action=install engine=vllm make its environment (minutes, once)
+  python -m harness.engines action=doctor              what is broken, and how to mend it
+  python -m harness.engines action=remove engine=vllm  give its disk space back
+  python -m harness.engines action=lock engine=vllm    renew its exact versions, in a checkout
 
-  engine=NAME        one engine: of list, doctor and lock all unless named
-  device=cpu|cuda    which of its environments (default: that of the configuration, see python -m harness --cfg job)
+  engine=NAME        which engine; list, doctor and lock take all unless one is named
+  device=cpu|cuda    which of its environments (default: the device that its configuration names)
   with=NAME,...      install: also converters that only some models need
   python=FILE        install: the interpreter to make it with (default: the one that runs this)
   format=json        list: for programs
   old=true           remove: only what older versions left
 
-Environments are kept below the cache folder (INFERENCE_HARNESS_CACHE, else ~/.cache/inference-harness).
+Environments are below INFERENCE_HARNESS_CACHE, else ~/.cache/inference-harness.
 Exit codes: 0 done, 1 something failed or is broken, 2 wrong usage, 130 interrupted
 """
 _CHOICES = {

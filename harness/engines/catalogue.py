@@ -1,7 +1,7 @@
 """Every engine that the harness can start, on every device it runs on, as the configuration would run it."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,22 +69,22 @@ def default_offer(engine: str, device: str | None) -> Offer:
 
 
 def _offers_of(engine: str) -> Iterator[Offer]:
-    register_schemas()
     kind = adapter_class(engine)
-    usual = kind(_options(engine))
+    options = _options(engine)
+    usual = kind(options)
     for device in usual.capabilities().devices:
-        adapter = kind(_options(engine, device))
+        adapter = kind(replace(options, device=device))
         default = device == usual.device_kind
         yield Offer(
             engine, kind.shown, device, default, adapter.recipe(), kind.converters, adapter.capabilities()
         )
 
 
-def _options(engine: str, device: str | None = None) -> Any:
+def _options(engine: str) -> Any:
     """The typed options of conf/backend/ENGINE.yaml."""
-    overrides = [f"backend={engine}", *([f"backend.device={device}"] if device else [])]
+    register_schemas()
     with initialize_config_module("conf", version_base="1.3"):
-        return OmegaConf.to_object(compose("config", overrides)["backend"])
+        return OmegaConf.to_object(compose("config", [f"backend={engine}"])["backend"])
 
 
 def size_of(folder: Path) -> int:
