@@ -9,7 +9,7 @@ DEV_STAMP := $(VENV)/.installed-dev
 export HF_HUB_OFFLINE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help bench test browser test-unit test-engines lint setup setup-dev lock clean
+.PHONY: help bench test browser test-unit test-engines lint setup setup-dev lock lock-engines clean
 
 help: ## What can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -49,6 +49,10 @@ lint: $(DEV_STAMP) ## Style, types and the rules of which room may import which
 lock: ## Renew the exact versions under requirements/
 	requirements/lock.sh $(PYTHON)
 
+lock-engines: $(RUN_STAMP) ## Renew the exact versions of every engine's environment
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/python -m harness.engines action=lock
+
 clean: ## Remove the environment and everything derived (recorded runs stay)
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -61,7 +65,7 @@ $(BIN)/python:
 	  echo "venv is missing. Type: sudo apt-get install -y python3-venv"; exit 2; }
 
 # pyproject.toml is no prerequisite of the interpreter, so an edited one re-installs without a new environment.
-$(RUN_STAMP): $(BIN)/python requirements/bench.txt pyproject.toml
+$(RUN_STAMP): $(BIN)/python requirements/bench.txt backends/environments/openvino-cpu.txt pyproject.toml
 	@echo "Installing exact versions from requirements/bench.txt (about a minute, once)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/bench.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .

@@ -18,7 +18,7 @@ try:
 except ImportError as error:
     raise EngineError(
         f"OpenVINO cannot be imported in this environment ({error}). "
-        'Install it: pip install "inference-harness[openvino]", or name another environment with '
+        "Type: python -m harness.engines action=install engine=openvino, or name another environment with "
         "backend.python."
     ) from error
 

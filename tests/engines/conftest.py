@@ -21,7 +21,7 @@ _SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 @pytest.fixture(scope="session")
 def model() -> ModelFiles:
     if importlib.util.find_spec("openvino_genai") is None:
-        words = 'the engine suite lacks OpenVINO: pip install "inference-harness[openvino]"'
+        words = "the engine suite lacks OpenVINO in this interpreter: make setup"
         if os.environ.get("CI"):
             pytest.fail(words)
         pytest.skip(words)
