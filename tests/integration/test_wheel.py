@@ -49,6 +49,12 @@ def test_the_wheel_holds_four_packages(wheel: Path):
     assert "conf/workload/rag.yaml" in names
     assert any(name.startswith("harness/report/templates/") for name in names)
     assert "harness/calibrate/truth_server.c" in names
+    listed = subprocess.run(
+        ["git", "ls-files", "backends/environments"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    kept = listed.stdout.split()  # an engine is installed from them
+    assert "backends/environments/openvino-cpu.txt" in kept
+    assert set(kept) <= set(names)
 
 
 def test_it_runs_installed_in_another_folder(wheel: Path, server: ScriptedServer, tmp_path: Path):
