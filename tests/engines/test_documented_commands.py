@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from backends.process import free_port
+from harness.engines.__main__ import parse as parse_engines
+from harness.engines.catalogue import default_offer
 from tests.support.command_line import ROOT, records, run
 from tests.support.fixtures import scripted_server
 from tests.support.model import embedded_model
@@ -24,7 +26,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 # Commands whose running is the business of somebody else, and whose.
 RUN_ELSEWHERE = (
     (
-        r"make (bench|test|test-unit|test-engines|lint|lock|setup|clean)( |$)",
+        r"make (bench|test|test-unit|test-engines|lint|lock|lock-engines|setup|clean)( |$)",
         "make targets: their existence is tested below",
     ),
     (r"python benchmarks/", "benchmarks: their existence is tested below"),
@@ -126,6 +128,20 @@ def test_harness_command(command: str, tmp_path: Path):
 def _here(argument: str) -> str:
     """An environment of the reader's is this one."""
     return f"backend.python={sys.executable}" if argument.startswith("backend.python=") else argument
+
+
+def test_engine_commands(tmp_path: Path):
+    shown = [command for command in commands() if command.startswith("python -m harness.engines")]
+    assert shown
+    for command in shown:
+        arguments = shlex.split(command)[3:]
+        request = parse_engines(arguments)
+        if request.engine is not None:
+            assert default_offer(request.engine, request.device).engine == request.engine
+        if request.action in ("list", "doctor"):  # the others take minutes, or something away
+            done = run(["harness.engines", *arguments], tmp_path)
+            assert done.status == 0, done.err
+            assert "openvino" in done.out
 
 
 def test_report_commands(tmp_path: Path):
