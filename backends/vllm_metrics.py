@@ -26,6 +26,7 @@ _NAMES = {
     "vllm:spec_decode_num_draft_tokens_total": DRAFTED_TOKENS,
     "vllm:spec_decode_num_accepted_tokens_total": ACCEPTED_TOKENS,
 }
+_POOL, _SHARE = "vllm:cache_config_info", "vllm:kv_cache_usage_perc"
 
 
 def vllm_metrics(exposition: str) -> dict[str, float]:
@@ -36,13 +37,13 @@ def vllm_metrics(exposition: str) -> dict[str, float]:
     values = summed(exposition, _NAMES)
     pools: dict[str, tuple[float, float]] = {}
     shares: dict[str, float] = {}
-    for name, labels, value in samples(exposition):
-        if name == "vllm:cache_config_info":
+    for name, labels, value in samples(exposition, (_POOL, _SHARE)):
+        if name == _POOL:
             size, blocks = labels.get("kv_cache_memory_bytes", ""), labels.get("num_gpu_blocks", "")
             if size.isdigit():  # "None" where vLLM sized the pool by itself
                 usable = 1 - 1 / int(blocks) if blocks.isdigit() and int(blocks) > 1 else 1.0
                 pools[labels.get("engine", "")] = (float(size), usable)
-        elif name == "vllm:kv_cache_usage_perc":
+        elif name == _SHARE:
             shares[labels.get("engine", "")] = value
     if pools:
         values[KV_RESERVED_BYTES] = sum(size for size, _ in pools.values())
