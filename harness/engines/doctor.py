@@ -101,6 +101,8 @@ def environment(offer: Offer, recipe: Recipe, converter: str | None) -> Finding:
             return Finding(State.BROKEN, f"{name}: in the harness's own environment {faults}", cure)
         version = examination.versions[recipe.packages[0]]
         return Finding(State.SOUND, f"{name}: {version} in the harness's own environment", engine=True)
+    if recipe.gpu and not nvidia_gpu_here():
+        return Finding(State.ABSENT, f"{name}: not installed, and of no use without an NVIDIA GPU")
     return Finding(State.ABSENT, f"{name}: not installed", cure)
 
 

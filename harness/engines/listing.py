@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from backends.gpu import nvidia_gpu_here
 from backends.package_versions import versions_here
 from harness.engines.catalogue import Offer, offers
 
@@ -89,6 +90,10 @@ def _device(offer: Offer, width: int) -> Iterator[str]:
             yield f"    {place}"
         else:
             yield from _folded(f"{offer.device}: installed, {version}, in {place}", width, "  ")
+    elif offer.recipe.gpu and not nvidia_gpu_here():
+        yield from _folded(
+            f"{offer.device}: not installed, and this machine shows no NVIDIA GPU", width, "  "
+        )
     elif offer.recipe.requirements():
         yield f"  {offer.device}: not installed. Type:"
         yield f"    {offer.install_command()}"
