@@ -54,4 +54,5 @@ def _remove(recipe: Recipe, folders: list[Path]) -> None:
                 discard(recipe)
             else:
                 shutil.rmtree(folder)
+        folder.with_name(f"{recipe.name}.log").unlink(missing_ok=True)
         print(f"Removed {folder} ({freed / 1e6:.0f} MB)")
