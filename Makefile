@@ -22,6 +22,7 @@ setup: $(RUN_STAMP) ## Make .venv with the harness and its embedded engine
 setup-dev: $(DEV_STAMP) ## The same with the test tools
 
 test: browser $(DEV_STAMP) lint ## Everything CI runs: lint, unit, integration, engine and browser tests
+	$(BIN)/python -m harness.engines action=install engine=onnxruntime
 	$(BIN)/python -m pytest
 
 browser:

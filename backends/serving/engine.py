@@ -12,7 +12,10 @@ from typing import Any, Protocol
 from harness.core.errors import UsageError
 
 # name -> "module:function"; the function takes an EngineConfig and returns an Engine that is ready to work.
-_ENGINES = {"openvino": "backends.openvino.engine:load"}
+_ENGINES = {
+    "onnxruntime": "backends.onnxruntime.engine:load",
+    "openvino": "backends.openvino.engine:load",
+}
 
 
 @dataclass(frozen=True, slots=True)

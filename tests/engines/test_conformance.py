@@ -22,7 +22,7 @@ import pytest
 
 from backends.registry import make_backend
 from harness.core import metric_names as names
-from harness.core.errors import EngineError
+from harness.core.errors import EngineError, UsageError
 from harness.core.model_store import ModelFiles
 from tests.support.command_line import leftovers, records, run
 from tests.support.completions import Answer, stream, whole
@@ -319,6 +319,11 @@ async def test_the_prefix_cache_is_the_other_way_too(
     installed: Subject, model: ModelFiles, tmp_path: Path
 ) -> None:
     other = f"backend.prefix_cache={str(not installed.prefix_cache).lower()}"
+    switched = make_backend(installed.config(other).backend)
+    if not switched.capabilities().prefix_cache:
+        with pytest.raises(UsageError, match="prefix_cache"):
+            switched.check(model)
+        return
     with holding(installed, tmp_path, other) as held:
         async with aiohttp.ClientSession(held.base_url) as client:
             await _check_prefix_cache(held, client, model)

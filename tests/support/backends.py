@@ -4,6 +4,7 @@ from typing import Any
 
 from backends.base import EngineOptions
 from backends.endpoint import EndpointBackend, EndpointOptions
+from backends.onnxruntime.adapter import OnnxRuntimeBackend, OnnxRuntimeOptions
 from backends.openvino.adapter import OpenVinoBackend, OpenVinoOptions
 from backends.sglang import SglangBackend, SglangOptions
 from backends.tensorrt_llm import TensorRtLlmBackend, TensorRtLlmOptions
@@ -45,6 +46,7 @@ _OPENVINO: dict[str, Any] = {
     "threads": 2,
     "device": "cpu",
 }
+_ONNXRUNTIME: dict[str, Any] = {**_OPENVINO, "kv_scheme": None}
 _VLLM: dict[str, Any] = {**_OPENVINO, "prefill_chunk": 256, "threads": None, "eager": True}
 _SGLANG: dict[str, Any] = {**_OPENVINO, "prefill_chunk": 256, "threads": None, "attention": None}
 _TENSORRT_LLM: dict[str, Any] = {
@@ -65,6 +67,13 @@ _ENDPOINT: dict[str, Any] = {
 def openvino(**changes: Any) -> OpenVinoBackend:
     """An OpenVINO backend, small and exact (f32 KV) unless told otherwise."""
     return OpenVinoBackend(OpenVinoOptions(name="openvino", **{**_COMMON, **_OPENVINO, **changes}))
+
+
+def onnxruntime(**changes: Any) -> OnnxRuntimeBackend:
+    """An ONNX Runtime backend in f32 unless told otherwise."""
+    return OnnxRuntimeBackend(
+        OnnxRuntimeOptions(name="onnxruntime", **{**_COMMON, **_ONNXRUNTIME, **changes})
+    )
 
 
 def endpoint(base_url: str | None, **changes: Any) -> EndpointBackend:

@@ -85,6 +85,13 @@ SUBJECTS = {
     for subject in (
         Subject("openvino"),
         Subject(
+            "onnxruntime",
+            others=(
+                (),
+                ("backend.kv_dtype=int8", "backend.kv_scheme=int8_per_tensor", "backend.weight_dtype=int4"),
+            ),
+        ),
+        Subject(
             "vllm",
             heavy=True,
             prefix_cache=True,

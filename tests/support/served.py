@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import aiohttp
 
-from backends.openvino.adapter import OpenVinoBackend
+from backends.base import Backend
 from backends.process import EngineProcess
 
 
@@ -13,7 +13,7 @@ class Served:
     """A running server."""
 
     process: EngineProcess
-    backend: OpenVinoBackend
+    backend: Backend
     base_url: str
 
     async def metrics(self, client: aiohttp.ClientSession) -> dict[str, float]:

@@ -1,0 +1,1 @@
+"""ONNX Runtime: the converter's model, served by batches over bound KV buffers."""

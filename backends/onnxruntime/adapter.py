@@ -1,0 +1,114 @@
+"""ONNX Runtime as a backend: the harness's side, which imports nothing of ONNX Runtime."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from omegaconf import MISSING
+
+from backends.base import Capabilities, EngineOptions, LaunchSpec, Say
+from backends.behind_serving import common_options, serving_command
+from backends.engine_adapter import EngineAdapter, check_pool
+from backends.environment import Recipe
+from backends.exposition import own_metrics
+from backends.onnxruntime.export import CONVERTER, SCHEMES, WEIGHTS, export, exported
+from harness.core.errors import EngineError, UsageError
+from harness.core.model_store import ModelFiles
+
+_RECIPE = Recipe(
+    name="onnxruntime-cpu",
+    imports=("onnxruntime", "aiohttp", "tokenizers", "prometheus_client"),
+    packages=("onnxruntime",),
+    megabytes=200,
+)
+
+
+@dataclass
+class OnnxRuntimeOptions(EngineOptions):
+    """What is particular to ONNX Runtime.
+
+    kv_scheme: what a scale of quantised keys and values is shared by (int8_per_channel, int8_per_tensor,
+        int4_per_channel); null takes the one by channel.
+    """
+
+    kv_scheme: str | None = MISSING
+
+
+class OnnxRuntimeBackend(EngineAdapter):
+    """Continuous batching over a bound ONNX Runtime session behind `backends.serving`."""
+
+    shown = "ONNX Runtime"
+    recipes: ClassVar = {"cpu": _RECIPE}
+    converters: ClassVar = {"export": CONVERTER}
+    required = ("context_length", "max_running", "kv_bytes", "prefix_cache", "prefill_chunk", "seed")
+
+    def __init__(self, options: OnnxRuntimeOptions) -> None:
+        super().__init__(options)
+        self._own = options
+
+    def capabilities(self) -> Capabilities:
+        """Prompt log-probabilities are computed chunk by chunk over the cache that is judged."""
+        return Capabilities(
+            ignore_eos=True,
+            return_token_ids=True,
+            prompt_logprobs=True,
+            logprobs_see_kv=True,
+            prefix_cache=False,
+            metrics=True,
+            dtypes=("f32",),
+            weight_dtypes=tuple(WEIGHTS),
+            kv_dtypes=tuple(SCHEMES),
+            caveats=("batched by this project's own loop",),
+        )
+
+    def check_options(self, model: ModelFiles) -> None:
+        """No prefix cache, one device, a scheme of this KV dtype, a pool that holds a request, an export."""
+        options = self.options
+        if options.prefix_cache:
+            raise UsageError(
+                "backend.prefix_cache=true cannot be honoured: ONNX Runtime keeps no prefixes. Use false."
+            )
+        if options.tensor_parallel not in (None, 1):
+            raise UsageError(
+                f"backend.tensor_parallel={options.tensor_parallel}: ONNX Runtime runs on one device; use 1."
+            )
+        schemes = SCHEMES[options.kv_dtype or ""]
+        if self._own.kv_scheme not in (None, *schemes):
+            choices = " or ".join(schemes) or "null"
+            raise UsageError(
+                f"backend.kv_scheme={self._own.kv_scheme} does not go with backend.kv_dtype={options.kv_dtype}. "
+                f"Choose {choices}."
+            )
+        check_pool(options, model.geometry.kv_bytes_per_token(options.kv_dtype or ""))
+        if (
+            not exported(model, *self._form()).is_dir()
+            and not CONVERTER.installed()
+            and not self._to_be_made()
+        ):
+            raise EngineError(
+                f"{model.name} has to be exported for ONNX Runtime, and the converter is not installed. Type: "
+                f"{self.install_command()} (or add backend.install=true)"
+            )
+
+    def prepare(self, model: ModelFiles, say: Say) -> None:
+        """Export the model, once."""
+        if self.options.base_url is None:
+            export(model, *self._form(), say)
+
+    def launch_command(self, model: ModelFiles, port: int, threads: int) -> LaunchSpec:
+        """The serving room's command in the engine's environment."""
+        loaded = common_options(self.options, threads)
+        folder = exported(model, *self._form())
+        return serving_command(self.python(), self.options, model, folder, port, loaded)
+
+    def common_metrics(self, exposition: str) -> dict[str, float]:
+        """Its names are the common ones already."""
+        return own_metrics(exposition)
+
+    def request_extras(self) -> dict[str, Any]:
+        """Ask for ids, so that the tokens of an event are known even where its text is empty."""
+        return {"return_token_ids": True}
+
+    def _form(self) -> tuple[str, str | None]:
+        """Weight dtype and KV scheme of the export."""
+        schemes = SCHEMES[self.options.kv_dtype or ""]
+        return self.options.weight_dtype or "f32", self._own.kv_scheme or next(iter(schemes), None)

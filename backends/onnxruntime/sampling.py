@@ -1,0 +1,49 @@
+"""From logits to tokens and log-probabilities, for engines that leave this to their caller."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from backends.serving.engine import Sampling
+
+Logits = npt.NDArray[np.float32]
+
+
+class Sampler:
+    """One request's choice of tokens; its random numbers are its own, so no other request changes its answer."""
+
+    def __init__(self, sampling: Sampling, eos_ids: Sequence[int]) -> None:
+        self._sampling = sampling
+        self._eos_ids = list(eos_ids)
+        self._random = np.random.default_rng(sampling.seed)
+
+    def choose(self, logits: Logits, generated: int) -> int:
+        """The next token, given the logits [vocabulary] and how many tokens there are already."""
+        if generated < self._sampling.min_tokens and self._eos_ids:
+            logits = logits.copy()
+            logits[self._eos_ids] = -np.inf
+        if self._sampling.temperature == 0:
+            return int(logits.argmax())
+        scaled = logits.astype(np.float64) / self._sampling.temperature
+        weights = np.exp(scaled - scaled.max())
+        weights /= weights.sum()
+        if self._sampling.top_p < 1:
+            return self._from_nucleus(weights)
+        return int(self._random.choice(len(weights), p=weights))
+
+    def _from_nucleus(self, weights: npt.NDArray[np.float64]) -> int:
+        """Of the fewest most probable tokens that together reach top_p."""
+        order = np.argsort(-weights, kind="stable")
+        reached = np.cumsum(weights[order])
+        order = order[: int(np.searchsorted(reached, self._sampling.top_p)) + 1]
+        return int(self._random.choice(order, p=weights[order] / weights[order].sum()))
+
+
+def log_probabilities(logits: Logits, tokens: Sequence[int]) -> list[float]:
+    """Natural logs of the model's own probabilities: logits [n, vocabulary], one token for each row."""
+    wide = logits.astype(np.float64)
+    most = wide.max(axis=-1)
+    total = np.log(np.exp(wide - most[:, None]).sum(axis=-1)) + most
+    found: list[float] = (wide[np.arange(len(tokens)), list(tokens)] - total).tolist()
+    return found

@@ -1,0 +1,77 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from backends.onnxruntime.adapter import OnnxRuntimeBackend
+from backends.onnxruntime.export import exported
+from harness.core.errors import EngineError, HarnessError, UsageError
+from harness.core.geometry import ModelGeometry
+from harness.core.model_store import ModelFiles
+from tests.support.backends import onnxruntime
+
+_GEOMETRY = ModelGeometry(layers=30, heads=9, kv_heads=3, head_dim=64, vocabulary=49152, context_length=8192)
+_MODEL = ModelFiles("tiny", Path("/models/tiny.gguf"), Path("/models"), _GEOMETRY, "0" * 64)
+
+
+@pytest.fixture(autouse=True)
+def _empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("INFERENCE_HARNESS_CACHE", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"dtype": "f16"}, "backend.dtype=f16.*Choose f32"),
+        ({"weight_dtype": "f16"}, "backend.weight_dtype=f16.*Choose f32 or int8 or int4"),
+        ({"kv_dtype": "fp8"}, "backend.kv_dtype=fp8.*Choose f32 or int8 or int4"),
+        ({"kv_dtype": "f32", "kv_scheme": "int8_per_channel"}, "kv_scheme.*Choose null"),
+        ({"kv_dtype": "int4", "kv_scheme": "int8_per_tensor"}, "kv_scheme.*Choose int4_per_channel"),
+        ({"prefix_cache": True}, "prefix_cache=true"),
+        ({"tensor_parallel": 2}, "tensor_parallel=2"),
+        ({"device": "cuda"}, "device=cuda.*Choose cpu"),
+        ({"kv_bytes": 46080 * 5119}, "5119 tokens of f32"),
+        ({"kv_dtype": "int8", "kv_bytes": 11520 * 5119}, "5119 tokens of int8"),
+    ],
+)
+def test_what_it_cannot_honour_is_refused_by_name(changes, words: str):
+    with pytest.raises(UsageError, match=words):
+        onnxruntime(**changes).check(_MODEL)
+
+
+def test_a_missing_converter_is_told_with_the_command_that_brings_it():
+    with pytest.raises(EngineError, match=r"converter is not installed.*action=install engine=onnxruntime"):
+        onnxruntime().check(_MODEL)
+
+
+def test_an_export_that_is_there_needs_no_converter():
+    backend = onnxruntime()
+    exported(_MODEL, "f32", None).mkdir(parents=True)
+    try:
+        backend.check(_MODEL)
+    except HarnessError as error:  # the engine itself may be missing here, the converter must not be missed
+        assert "converter" not in str(error)
+
+
+def _launched(backend: OnnxRuntimeBackend) -> tuple[str, dict]:
+    argv = backend.launch(_MODEL, 1234, 2).argv
+    return argv[argv.index("--model") + 1], json.loads(argv[argv.index("--options") + 1])
+
+
+def test_the_launch_line_names_the_export_and_every_option():
+    folder, options = _launched(onnxruntime(kv_dtype="int8", kv_scheme="int8_per_tensor", threads=None))
+    assert folder == str(exported(_MODEL, "f32", "int8_per_tensor"))
+    assert options["threads"] == 2
+    assert (options["kv_dtype"], options["context_length"], options["max_running"]) == ("int8", 5120, 8)
+    assert _launched(onnxruntime(kv_dtype="int8"))[0].endswith(
+        Path(exported(_MODEL, "f32", "int8_per_channel")).name
+    )
+
+
+def test_exports_of_other_models_and_precisions_are_others():
+    forms = [("f32", None), ("int4", None), ("f32", "int4_per_channel")]
+    folders = {
+        exported(model, *form) for form in forms for model in (_MODEL, replace(_MODEL, sha256="1" * 64))
+    }
+    assert len(folders) == 6
