@@ -2,8 +2,7 @@
 
 import os
 import tempfile
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -103,24 +102,31 @@ def two_cores(available: Sequence[int]) -> tuple[tuple[int, ...] | None, tuple[i
     return ((available[0],), (available[1],)) if len(available) > 1 else (None, None)
 
 
-def drive(load: Load, language: str | None = None) -> Run:
-    """Start a truth server, measure it with the real client, and compare. Raises HarnessError on Ctrl-C."""
+def _measured(job: ClientJob) -> Measurement:
+    return measure(job, lambda progress: None)
+
+
+def drive(
+    load: Load, language: str | None = None, measured: Callable[[ClientJob], Measurement] = _measured
+) -> Run:
+    """Start a truth server, measure it with the real client, and compare. Raises KeyboardInterrupt on Ctrl-C.
+
+    measured: where the client is to run, in this process's environment or another.
+    """
     server_cpus, client_cpus = two_cores(sorted(os.sched_getaffinity(0)))
     with tempfile.TemporaryDirectory(prefix="calibrate-") as scratch:
         folder = Path(scratch)
         job_folder = folder / "client"
         with truth_server(load.schedule, folder, server_cpus, language) as server:
             job = client_job(load, server.base_url, job_folder, words_tokenizer(folder), client_cpus)
-            before = time.process_time()
-            measurement = measure(job, lambda progress: None)
-            parse_s = time.process_time() - before
+            measurement = measured(job)
         if measurement.interrupted:
             raise KeyboardInterrupt
         if measurement.requests.empty:
             raise HarnessError(f"The client sent nothing: {measurement.client.get('failure')}")
         log = read_log(server.log)
         journal_bytes = sum(path.stat().st_size for path in job_folder.glob("*.journal*"))
-        reading = _read(load, measurement, log, server.cpu_s, parse_s)
+        reading = _read(load, measurement, log, server.cpu_s)
         return Run(reading, measurement, log, journal_bytes)
 
 
@@ -151,7 +157,7 @@ def client_job(
     )
 
 
-def _read(load: Load, measured: Measurement, log: TrueLog, server_cpu_s: float, parse_s: float) -> Reading:
+def _read(load: Load, measured: Measurement, log: TrueLog, server_cpu_s: float) -> Reading:
     rows = measured.requests
     tokens = len(measured.events)
     seconds = max(measured.window_end_ns - measured.window_start_ns, 1) / 1e9
@@ -167,7 +173,7 @@ def _read(load: Load, measured: Measurement, log: TrueLog, server_cpu_s: float, 
         events_per_read=tokens / reads if reads else 0.0,
         client_us=1e6 * measured.client["cpu_s"] / max(tokens, 1),
         client_cpu=measured.client["cpu_share"],
-        parse_us=1e6 * parse_s / max(tokens, 1),
+        parse_us=1e6 * measured.client["parse_cpu_s"] / max(tokens, 1),
         server_cpu=server_cpu_s / seconds,
         server_late_ms=float(np.percentile(late, 99)) if len(late) else 0.0,
         server_held=log.held,

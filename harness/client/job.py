@@ -79,7 +79,8 @@ class Measurement:
     stopped_early: interrupted, told to stop, or the client process died; what came before is here.
     interrupted: by Ctrl-C or SIGTERM, even if everything had been measured by then.
     client: the client's own cost: `cpu_s` and `cpu_share` of one core inside the window, `lag_max_ms` and
-        `lag_p99_ms` of its event loop, `reconnects` and more. `failure` says why where it died. Of several
+        `lag_p99_ms` of its event loop, `reconnects` and more; `parse_cpu_s` is what making the tables of the raw
+        record took afterwards, in this process. `failure` says why where it died. Of several
         workers: sums, and the worst one's shares and lags; each one's own in `each_worker`.
     """
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import heapq
+import time
 from collections.abc import Callable
 from operator import attrgetter
 from pathlib import Path
@@ -55,12 +56,15 @@ def _measurement(job: ClientJob, prepared: Prepared, workers: list[Worker], inte
     journals = [stored_exchanges(Path(worker.setup.journal)) for worker in workers]
     exchanges = heapq.merge(*journals, key=attrgetter("request"))
     secrets = secrets_of(job.endpoint.headers)
+    tokenizer = Tokenizer.from_folder(job.tokenizer_folder)
+    before = time.thread_time()  # other threads sample meanwhile
     requests, events = tables(
         (_outcome(exchange, secrets) for exchange in exchanges),
         prepared.requests,
         job.phase,
-        Tokenizer.from_folder(job.tokenizer_folder),
+        tokenizer,
     )
+    parse_cpu_s = time.thread_time() - before
     failures = (worker.failure(interrupted) for worker in workers)
     failure = next((told for told in failures if told is not None), None)
     if failure is not None and requests.empty:
@@ -74,7 +78,7 @@ def _measurement(job: ClientJob, prepared: Prepared, workers: list[Worker], inte
         window_end_ns=window.end_ns if window else nothing_ns,
         stopped_early=interrupted or bool(result.get("stopped")) or failure is not None,
         client={key: value for key, value in result.items() if key not in ("start_ns", "end_ns", "stopped")}
-        | {"failure": failure},
+        | {"failure": failure, "parse_cpu_s": parse_cpu_s},
     )
 
 

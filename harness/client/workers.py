@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import IO, Any
 
@@ -44,6 +45,8 @@ class Worker:
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
                 start_new_session=True,  # Ctrl-C reaches the harness, which then tells the client
             )
+        # Readable once the process has ended. Popen.wait with a timeout looks a hundred times a second instead.
+        self.end_fd = os.pidfd_open(self.process.pid)
 
     @property
     def pipe(self) -> IO[bytes]:
@@ -66,6 +69,7 @@ class Worker:
         """Let go of what we share."""
         self._counters.close()
         os.close(self.fd)
+        os.close(self.end_fd)
 
     def result(self) -> dict[str, Any]:
         """What it left; empty if it left nothing."""
@@ -138,8 +142,9 @@ def _follow(
             for worker in workers:
                 worker.counters[count.START_AT_NS] = start_ns
             started = True
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            running[0].process.wait(_POLL_S if started else _POLL_UNTIL_READY_S)
+        wait([worker.end_fd for worker in running], _POLL_S if started else _POLL_UNTIL_READY_S)
+        for worker in running:
+            worker.process.poll()  # one that has ended is no zombie when others are told of it
         on_progress(_progress([worker.counters for worker in workers], total))
 
 
