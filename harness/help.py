@@ -43,6 +43,8 @@ python -m harness load=search slo.ttft_p95_ms=500 slo.tpot_p95_ms=50
     the highest rate that keeps these limits
 python -m harness.report 'runs=[ID,ID]'
     a report from recorded runs
+python -m harness.engines
+    which engines there are, which are installed here, and how to install one
 
 Choices (GROUP=CHOICE; any key below one is set as GROUP.KEY=VALUE):
 """
