@@ -244,5 +244,10 @@ def test_accepted_tokens_are_those_that_no_verification_and_no_prompt_gave() -> 
     assert found[names.DRAFTED_TOKENS] == 24 * 3
 
 
+def test_nothing_pushed_out_is_none_rather_than_unknown() -> None:
+    lines = [line for line in _EXPOSITION.splitlines() if "retracted" not in line]
+    assert sglang_metrics("\n".join(lines))[names.PREEMPTIONS] == 0
+
+
 def test_another_servers_text_means_nothing() -> None:
     assert sglang_metrics("# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running 3.0\n") == {}
