@@ -1,5 +1,6 @@
 """`python -m harness.engines`: which engines there are, and the environments they live in on this machine."""
 
+import os
 import signal
 import sys
 from dataclasses import dataclass, field
@@ -88,6 +89,9 @@ def main(arguments: list[str]) -> int:
     except HarnessError as error:
         print(f"Error: {error}", file=sys.stderr)
         return error.exit_code
+    except BrokenPipeError:  # its reader has gone, as in … | head; nor must Python's own last flush complain
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except KeyboardInterrupt:
         print("Interrupted: nothing half-made is kept.", file=sys.stderr)
         return 130
@@ -99,6 +103,7 @@ def execute(request: Request) -> int:
         from harness.engines.listing import show
 
         show(request.engine, request.json)
+        sys.stdout.flush()
         return 0
     if request.action == "install":
         from harness.engines.installing import install

@@ -78,3 +78,13 @@ def test_a_run_of_an_engine_that_is_missing_says_what_to_type(tmp_path: Path) ->
     assert done.status == 1
     assert "lacks openvino" in done.err
     assert "python -m harness.engines action=install engine=openvino device=cpu" in done.err
+
+
+def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
+    process = start(["harness.engines"], tmp_path)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait() == 0
+    process.stderr.close()
