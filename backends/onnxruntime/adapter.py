@@ -100,6 +100,12 @@ class OnnxRuntimeBackend(EngineAdapter):
         folder = exported(model, *self._form())
         return serving_command(self.python(), self.options, model, folder, port, loaded)
 
+    def versions(self) -> dict[str, str]:
+        """The engine's, and of the converter the builder's: an export is keyed by the converter's exact versions."""
+        found = super().versions()
+        pins = dict(line.split("==") for line in CONVERTER.requirements())
+        return {**found, "onnxruntime-genai": pins["onnxruntime-genai"]} if found else found
+
     def common_metrics(self, exposition: str) -> dict[str, float]:
         """Its names are the common ones already."""
         return own_metrics(exposition)

@@ -28,6 +28,7 @@ class KvPool:
         self._buffers = [np.empty(self.capacity * heads * width, self.dtype) for _ in range(tensors)]
         for buffer in self._buffers:
             buffer.fill(0)  # touched now: what is set aside is really there before the first request
+        self._bases = [buffer.ctypes.data for buffer in self._buffers]
 
     @property
     def reserved_bytes(self) -> int:
@@ -40,7 +41,8 @@ class KvPool:
 
     def addresses(self, row: int) -> list[int]:
         """Where `row` begins in each buffer."""
-        return [b.ctypes.data + row * self.stride * self._token_bytes for b in self._buffers]
+        offset = row * self.stride * self._token_bytes
+        return [base + offset for base in self._bases]
 
     def fits(self, rows: int, stride: int) -> bool:
         """Whether so many rows of that length have room."""

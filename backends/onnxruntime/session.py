@@ -8,6 +8,7 @@ mask, so rows of different lengths are one batch.
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +32,7 @@ _STORED = {
     "int8": ("tensor(int8)", np.int8),
     "int4": ("tensor(uint8)", np.uint8),
 }
+_KEPT_BINDINGS = 64
 _PROVIDER = "CPUExecutionProvider"
 
 
@@ -55,13 +57,15 @@ class BoundModel:
         # Nodes that nobody asked the result of (the vocabulary's logits of a prompt) are not computed.
         self._run_options = onnxruntime.RunOptions()
         self._run_options.only_execute_path_to_fetches = True
-        self._past = [i for i in self._session.get_inputs() if i.name.startswith("past_key_values.")]
+        past = [i for i in self._session.get_inputs() if i.name.startswith("past_key_values.")]
+        self._cached = [(i.name, i.name.replace("past_key_values", "present")) for i in past]
         wire, dtype = _STORED[config.kv_dtype]
-        if {i.type for i in self._past} != {wire}:
+        if {i.type for i in past} != {wire}:
             raise EngineError(f"{config.model} was not exported for {config.kv_dtype} keys and values.")
-        _, heads, _, width = self._past[0].shape
+        _, heads, _, width = past[0].shape
         size = _head_size(config.model) if isinstance(width, str) else int(width)
-        self.pool = KvPool(len(self._past), int(heads), size, dtype, config.kv_bytes)
+        self.pool = KvPool(len(past), int(heads), size, dtype, config.kv_bytes)
+        self._bindings: dict[tuple[int, int, int, bool], Any] = {}
         (logits,) = (o for o in self._session.get_outputs() if o.name == "logits")
         self.vocabulary = int(logits.shape[-1])
         log.info("ONNX Runtime %s: %d tokens of KV cache", onnxruntime.__version__, self.pool.capacity)
@@ -76,20 +80,28 @@ class BoundModel:
         rows, new = ids.shape
         valid = np.array(lengths)[:, None] + new
         mask = (np.arange(valid.max()) < valid).astype(np.int64)
-        binding = self._session.io_binding()
+        binding = self._bound(first_row, rows, logits)
         binding.bind_cpu_input("input_ids", ids)
         binding.bind_cpu_input("attention_mask", mask)
-        shape = self.pool.shape(rows)
-        for past, address in zip(self._past, self.pool.addresses(first_row), strict=True):
-            present = past.name.replace("past_key_values", "present")
-            binding.bind_input(past.name, "cpu", 0, self.pool.dtype, shape, address)
-            binding.bind_output(present, "cpu", 0, self.pool.dtype, shape, address)
         out = None
         if logits:
             out = np.empty((rows, new, self.vocabulary), np.float32)
             binding.bind_output("logits", "cpu", 0, np.float32, out.shape, out.ctypes.data)
         self._session.run_with_iobinding(binding, self._run_options)
         return out
+
+    def _bound(self, first_row: int, rows: int, logits: bool) -> Any:
+        """A binding of these rows of the pool; kept, since it takes most of a millisecond to make."""
+        key = (first_row, rows, self.pool.stride, logits)
+        if key not in self._bindings:
+            if len(self._bindings) == _KEPT_BINDINGS:
+                self._bindings.clear()
+            binding = self._bindings[key] = self._session.io_binding()
+            shape = self.pool.shape(rows)
+            for (past, present), address in zip(self._cached, self.pool.addresses(first_row), strict=True):
+                binding.bind_input(past, "cpu", 0, self.pool.dtype, shape, address)
+                binding.bind_output(present, "cpu", 0, self.pool.dtype, shape, address)
+        return self._bindings[key]
 
 
 def _head_size(folder: Path) -> int:
