@@ -106,7 +106,8 @@ def check_possible(recipe: Recipe, python: str | None = None) -> None:
     if not recipe.requirements():
         raise EngineError(
             f"{recipe.name} has no lock yet: its exact versions were never resolved, and none are guessed. "
-            f"{_how_to_lock(recipe)}"
+            "Where the registry has them, a checkout of the project can resolve them; the command is named by: "
+            "python -m harness.engines action=doctor"
         )
     if recipe.gpu and not nvidia_gpu_here():
         raise UsageError(f"{recipe.name} is of no use without an NVIDIA GPU, and this machine shows none.")
@@ -190,11 +191,3 @@ def _free_megabytes(folder: Path) -> int:
 
 def _dotted(version: tuple[int, int]) -> str:
     return ".".join(map(str, version))
-
-
-def _how_to_lock(recipe: Recipe) -> str:
-    where = "a machine with such a GPU" if recipe.gpu else "a machine"
-    return (
-        f"On {where} with the package registry, in a checkout of the project, type: "
-        f"python -m harness.engines action=lock environment={recipe.name}"
-    )

@@ -60,9 +60,15 @@ def renew(recipe: Recipe) -> str:
         raise UsageError(
             f"{recipe.lock} cannot be written ({error.strerror}): locks are renewed in a checkout."
         ) from error
+    return changes(before, after)
+
+
+def changes(before: Sequence[str], after: Sequence[str]) -> str:
+    """What a lock lost and gained, in words; "" where only the writing of names differs."""
     if not before:
         return "new"
-    gone, come = sorted(set(before) - set(after)), sorted(set(after) - set(before))
+    old, new = ({_written(line) for line in lines} for lines in (before, after))
+    gone, come = sorted(old - new), sorted(new - old)
     return "; ".join(f"{word} {', '.join(lines)}" for word, lines in (("out", gone), ("in", come)) if lines)
 
 
@@ -128,3 +134,7 @@ def _uv() -> str:
 
 def _name(line: str) -> str:
     return canonicalize_name(Requirement(line).name)
+
+
+def _written(line: str) -> str:
+    return line.replace(Requirement(line).name, _name(line), 1)

@@ -162,7 +162,7 @@ def test_what_is_impossible_is_said_before_anything_is_made(
 ) -> None:
     lay_out(tmp_path, monkeypatch)
     for recipe, kind, words in (
-        (replace(TINY, name="other"), EngineError, "other has no lock yet.*action=lock"),
+        (replace(TINY, name="other"), EngineError, "other has no lock yet.*action=doctor"),
         (replace(TINY, minimum_python=(9, 1)), UsageError, r"needs Python 9\.1 or newer.*python="),
         (replace(TINY, megabytes=10**12), UsageError, r"MB of disk space.*INFERENCE_HARNESS_CACHE"),
     ):

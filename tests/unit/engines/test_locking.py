@@ -1,5 +1,5 @@
 from harness.engines.catalogue import offers
-from harness.engines.locking import for_linux
+from harness.engines.locking import changes, for_linux
 
 
 def test_conditions_are_kept_only_where_linux_has_both_answers() -> None:
@@ -30,3 +30,11 @@ def test_locks_are_exact_and_leave_out_what_breaks_the_engine() -> None:
         names = {line.split("==")[0].lower().replace("_", "-") for line in lines}
         assert not names & set(recipe.uninstall)
         assert not lines or {package.lower() for package in recipe.packages} <= names, recipe.name
+
+
+def test_changes_of_a_lock_are_told_whatever_way_a_name_is_written() -> None:
+    assert changes([], ["new==1"]) == "new"
+    assert changes(["Some_Name==1", "b==1"], ["some-name==1", "b==1"]) == ""
+    assert changes(["Some_Name==1", "b==1"], ["some-name==2", "b==1", "c==3"]) == (
+        "out some-name==1; in c==3, some-name==2"
+    )
