@@ -242,7 +242,9 @@ class Connection(asyncio.Protocol):
     def _finish(self, exchange: Exchange, now: int) -> None:
         self._exchange = None
         self._add(Kind.END, exchange.request, now, b"")
-        reusable = self._reusable and not self._stray and not self.closed
+        transport = self._transport
+        whole = transport is not None and not transport.get_write_buffer_size()  # of the request
+        reusable = self._reusable and whole and not self._stray and not self.closed
         if not reusable:
             self.close()
         self._owner.released(self, reusable)

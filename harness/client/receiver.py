@@ -6,6 +6,7 @@ loop is never held up: timers and everything else go on between two looks.
 """
 
 import asyncio
+import contextlib
 import select
 import socket
 from collections.abc import Callable
@@ -195,6 +196,7 @@ class PlainTransport(asyncio.Transport):
         self._socket = sock
         self._protocol: Reader = protocol
         self._unsent = bytearray()
+        self._refused: OSError | None = None  # why the kernel takes no more bytes
         self._closing = False
 
     def is_closing(self) -> bool:
@@ -203,13 +205,20 @@ class PlainTransport(asyncio.Transport):
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Send `data`, what the kernel does not take at once as soon as it does."""
-        if self._closing:
+        if self._closing or self._refused is not None:
             return
         self._unsent += data
         self.writable()
 
+    def get_write_buffer_size(self) -> int:
+        """How many bytes wait to be sent."""
+        return len(self._unsent)
+
     def writable(self) -> None:
-        """Send what waits, as far as the kernel takes it."""
+        """Send what waits, as far as the kernel takes it.
+
+        Where it refuses, what the server has said before it went is still read, and then it is over.
+        """
         try:
             while self._unsent:
                 sent = self._socket.send(self._unsent)
@@ -217,9 +226,10 @@ class PlainTransport(asyncio.Transport):
         except (BlockingIOError, InterruptedError):
             pass
         except OSError as error:
-            self.lose(error)
-            return
-        self._receiver.watch_writing(self, bool(self._unsent))
+            self._refused = error
+            with contextlib.suppress(OSError):  # reset: its end is there already
+                self._socket.shutdown(socket.SHUT_RDWR)
+        self._receiver.watch_writing(self, bool(self._unsent) and self._refused is None)
 
     def abort(self) -> None:
         """Close at once; what has not been sent is dropped."""
@@ -230,9 +240,10 @@ class PlainTransport(asyncio.Transport):
         self.lose(None)
 
     def ended(self) -> None:
-        """The other side has closed."""
-        self._protocol.eof_received()
-        self.lose(None)
+        """Nothing more comes: the other side has closed, or takes no more."""
+        if self._refused is None:
+            self._protocol.eof_received()
+        self.lose(self._refused)
 
     def lose(self, error: Exception | None) -> None:
         """It is over, because of `error` if there is one. The protocol hears of it in the loop's next round."""

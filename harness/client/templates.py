@@ -16,7 +16,6 @@ import orjson
 from harness.client.chunks import Chunk, read_json
 
 _DATA = b"data:"
-_OTHER = "another text"
 _STRING_VALUE = re.compile(rb':\s*("(?:[^"\\]|\\.)*")')
 
 
@@ -47,9 +46,10 @@ def learn_template(line: bytes, chunk: Chunk) -> Template | None:
     """The template of a line, `data: {…}`, that was understood as `chunk`; None where there is more than a text."""
     if not chunk.text or chunk != Chunk(text=chunk.text):
         return None
-    other = orjson.dumps(_OTHER)
+    other = f"{chunk.text}x"  # stands nowhere else as the text, whatever that is
+    quoted = orjson.dumps(other)
     for found in _STRING_VALUE.finditer(line):
         before, behind = line[: found.start(1)], line[found.end(1) :]
-        if behind and read_json((before + other + behind).removeprefix(_DATA)) == Chunk(text=_OTHER):
+        if behind and read_json((before + quoted + behind).removeprefix(_DATA)) == Chunk(text=other):
             return Template(before + b'"', b'"' + behind)
     return None

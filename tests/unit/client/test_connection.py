@@ -148,3 +148,18 @@ def test_patience() -> None:
     assert waiting.deadline_ns(limits) == 1060
     waiting.last_read_ns = 1499
     assert waiting.deadline_ns(limits) == 1500
+
+
+@pytest.mark.parametrize("closing", [False, True])
+async def test_an_answer_before_the_request_was_taken_in(tmp_path: Path, closing: bool) -> None:
+    """A server that refuses a body need not read it: its answer counts, and the connection is not used again."""
+    pair = await Pair.open(tmp_path)
+    body = b"x" * (32 << 20)
+    request = b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(body)
+    pair.connection.send(Exchange(0, 0, 0, 0, request + body, False))
+    while not pair.server.recv(len(request)):
+        await asyncio.sleep(0)
+    pair.server.sendall(b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\n\r\nno")
+    if closing:  # with the rest unread, which resets the connection
+        pair.server.close()
+    assert await pair.settle() == ["released, closed", "completed"]

@@ -159,3 +159,14 @@ def test_what_says_more_than_a_text_is_no_template(shape: dict[str, Any]) -> Non
     line = b"data: " + json.dumps(shape).encode()
     chunk = read_json(line[6:])
     assert chunk is not None and learn_template(line, chunk) is None
+
+
+def test_no_text_is_mistaken_for_one_put_in_its_place() -> None:
+    """Whatever is put in the place of a text to see whether it is one, the text itself may be the same."""
+    for text in ("another text", "word", "x", "xx"):
+        same(
+            [
+                b"data: " + json.dumps({"id": f"id{number}", **choice(text=text)}).encode() + b"\n\n"
+                for number in range(4)
+            ]
+        )
