@@ -8,7 +8,6 @@ from typing import Any, Protocol
 
 import httptools
 
-from harness.client.acknowledged import bytes_acked
 from harness.client.bounds import (
     LONGEST_LINE_BYTES,
     MOST_BODY_BYTES,
@@ -19,6 +18,7 @@ from harness.client.bounds import (
 from harness.client.counters import CHUNKS
 from harness.client.exchange import Exchange
 from harness.client.journal import Journal, Kind
+from harness.client.tcp_info import bytes_acked
 
 _BODY = int(Kind.BODY)
 

@@ -6,15 +6,15 @@ loop is never held up: timers and everything else go on between two looks.
 """
 
 import asyncio
-import contextlib
 import select
 import socket
 from collections.abc import Callable
 from time import monotonic_ns
-from typing import Any, Protocol
+from typing import Any
 
 from harness.client.arrival_clock import ANCILLARY_BYTES, ClockOffset, ask_for_stamps, timespec
-from harness.client.moderation import Moderation
+from harness.client.moderation import LONGEST_NS, Moderation
+from harness.client.plain_transport import PlainTransport, Reader
 from harness.client.timerfd import TimerFd
 
 _READ_BYTES = 1 << 16
@@ -25,28 +25,12 @@ _ARRIVALS = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET
 _SECOND_NS = 1_000_000_000
 
 
-class Reader(Protocol):
-    """What a transport here asks of its protocol, beside what asyncio's do."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It may write."""
-
-    def arrived(self, data: memoryview, ns: int) -> None:
-        """What one read brought, the last of it at `ns`. The memory is used again after the call."""
-
-    def eof_received(self) -> object:
-        """Nothing more will come."""
-
-    def connection_lost(self, error: Exception | None) -> None:
-        """It is over."""
-
-
 class Receiver:
     """The sockets of a process in an epoll set of their own, which the event loop watches as one descriptor.
 
     stamped: the kernel took the wish for its instants, on every connection so far. by_process: reads whose instant
-    it did not tell all the same, or one that cannot have been (somebody set the clock); they have the instant of the
-    read. While there are such, there are no pauses.
+    it did not tell all the same, or one that cannot have been (somebody set the clock) or that is too early (an
+    earlier segment was missing); they have the instant of the read. While there are such, there are no pauses.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -69,7 +53,7 @@ class Receiver:
         self._sources.register(self._timer.fd, select.EPOLLIN)
         loop.add_reader(self._sources.fileno(), self._wake)
 
-    def attach(self, sock: socket.socket, protocol: Reader) -> "PlainTransport":
+    def attach(self, sock: socket.socket, protocol: Reader) -> PlainTransport:
         """Read the connected, non-blocking `sock` for `protocol` from now on, and own it."""
         transport = PlainTransport(self, sock, protocol)
         self.stamped &= ask_for_stamps(sock)
@@ -87,13 +71,13 @@ class Receiver:
 
     # For the transports
 
-    def detach(self, transport: "PlainTransport") -> None:
+    def detach(self, transport: PlainTransport) -> None:
         """Forget a transport, whose socket is still open."""
         if self._ports.pop(transport.fd, None) is not None:
             self._sockets.unregister(transport.fd)
         self.watch_writing(transport, False)
 
-    def watch_writing(self, transport: "PlainTransport", wanted: bool) -> None:
+    def watch_writing(self, transport: PlainTransport, wanted: bool) -> None:
         """Whether to tell `transport` at once when its socket takes more bytes."""
         if wanted and transport.fd not in self._writing:
             self._writing[transport.fd] = transport
@@ -164,7 +148,7 @@ class Receiver:
                     ns = seconds * _SECOND_NS + rest - offset_ns
                     if ns > now:  # it came while others were read
                         now = monotonic_ns()
-                if not before <= ns <= now:
+                if not before <= ns <= now or (now - ns > LONGEST_NS and port.waited_for_segment()):
                     ns = now = monotonic_ns()
                     self.by_process += 1
                 if ns - before < gap_ns:
@@ -178,84 +162,3 @@ class Receiver:
             else:
                 self._sockets.modify(fd, _ARRIVALS)  # told again of what is left
         return reads, short
-
-
-class PlainTransport(asyncio.Transport):
-    """A TCP connection without TLS, as asyncio knows transports. Writes go to the kernel at once, as far as it lets.
-
-    latest_ns: when the latest bytes arrived; before any did, when it was made.
-    """
-
-    def __init__(self, receiver: Receiver, sock: socket.socket, protocol: Reader) -> None:
-        super().__init__({"socket": sock})
-        self.fd = sock.fileno()
-        self.receive = sock.recvmsg_into
-        self.arrived = protocol.arrived
-        self.latest_ns = monotonic_ns()
-        self._receiver = receiver
-        self._socket = sock
-        self._protocol: Reader = protocol
-        self._unsent = bytearray()
-        self._refused: OSError | None = None  # why the kernel takes no more bytes
-        self._closing = False
-
-    def is_closing(self) -> bool:
-        """Whether it is closed, or about to be."""
-        return self._closing
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send `data`, what the kernel does not take at once as soon as it does."""
-        if self._closing or self._refused is not None:
-            return
-        self._unsent += data
-        self.writable()
-
-    def get_write_buffer_size(self) -> int:
-        """How many bytes wait to be sent."""
-        return len(self._unsent)
-
-    def writable(self) -> None:
-        """Send what waits, as far as the kernel takes it.
-
-        Where it refuses, what the server has said before it went is still read, and then it is over.
-        """
-        try:
-            while self._unsent:
-                sent = self._socket.send(self._unsent)
-                del self._unsent[:sent]
-        except (BlockingIOError, InterruptedError):
-            pass
-        except OSError as error:
-            self._refused = error
-            with contextlib.suppress(OSError):  # reset: its end is there already
-                self._socket.shutdown(socket.SHUT_RDWR)
-        self._receiver.watch_writing(self, bool(self._unsent) and self._refused is None)
-
-    def abort(self) -> None:
-        """Close at once; what has not been sent is dropped."""
-        self.lose(None)
-
-    def close(self) -> None:
-        """The same: who closes here has nothing more to say."""
-        self.lose(None)
-
-    def ended(self) -> None:
-        """Nothing more comes: the other side has closed, or takes no more."""
-        if self._refused is None:
-            self._protocol.eof_received()
-        self.lose(self._refused)
-
-    def lose(self, error: Exception | None) -> None:
-        """It is over, because of `error` if there is one. The protocol hears of it in the loop's next round."""
-        if self._closing:
-            return
-        self._closing = True
-        self._unsent.clear()
-        self._receiver.detach(self)
-        self._receiver.call_soon(self._lost, error)
-
-    def _lost(self, error: Exception | None) -> None:
-        try:
-            self._protocol.connection_lost(error)
-        finally:
-            self._socket.close()

@@ -12,7 +12,8 @@ from time import monotonic_ns
 import pytest
 
 from harness.client.arrival_clock import ClockOffset, ask_for_stamps, stamping_began
-from harness.client.receiver import PlainTransport, Receiver
+from harness.client.plain_transport import PlainTransport
+from harness.client.receiver import Receiver
 
 
 class Heard:
