@@ -1,16 +1,18 @@
 """OpenVINO GenAI as a backend: the harness's side, which imports nothing of OpenVINO."""
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from backends.base import Capabilities, EngineOptions, LaunchSpec
+from backends.base import Capabilities, LaunchSpec, Say
 from backends.behind_serving import common_options, serving_command
-from backends.cpu import cpu_flags
 from backends.engine_adapter import EngineAdapter, check_pool
 from backends.environment import Recipe
+from backends.environment_making import ensure
 from backends.exposition import own_metrics
-from backends.openvino.precision import KV_PRECISIONS, cpu_dtypes, kv_bytes_per_token
-from harness.core.errors import UsageError
+from backends.openvino.devices import check_device
+from backends.openvino.eviction import OpenVinoOptions, check_eviction, eviction_settings
+from backends.openvino.export import EXPORTER, WEIGHTS, export, exported, exporter_missing, is_exported
+from backends.openvino.precision import KV_PRECISIONS, device_dtypes, kv_bytes_per_token
+from harness.core.errors import EngineError, UsageError
 from harness.core.model_store import ModelFiles
 
 _RECIPE = Recipe(
@@ -18,11 +20,7 @@ _RECIPE = Recipe(
     imports=("openvino", "openvino_genai", "openvino_tokenizers", "aiohttp", "tokenizers"),
     packages=("openvino", "openvino-genai", "openvino-tokenizers"),
 )
-
-
-@dataclass
-class OpenVinoOptions(EngineOptions):
-    """OpenVINO needs no options beyond the common ones."""
+_EVICTS = "entries are evicted from the KV cache once an answer begins: recall sees it, perplexity does not"
 
 
 class OpenVinoBackend(EngineAdapter):
@@ -30,7 +28,12 @@ class OpenVinoBackend(EngineAdapter):
 
     shown = "OpenVINO"
     recipes: ClassVar = {"cpu": _RECIPE}
+    converters: ClassVar = {"export": EXPORTER}
     required = ("context_length", "max_running", "kv_bytes", "prefix_cache", "prefill_chunk", "seed")
+
+    def __init__(self, options: OpenVinoOptions) -> None:
+        super().__init__(options)
+        self._own = options
 
     def capabilities(self) -> Capabilities:
         """Everything the serving room offers; prompt log-probabilities only without a prefix cache."""
@@ -40,16 +43,19 @@ class OpenVinoBackend(EngineAdapter):
             return_token_ids=True,
             prompt_logprobs=logprobs,
             logprobs_see_kv=True,
+            logprobs_see_eviction=False,  # nothing is evicted before the prompt is complete
             no_logprobs="" if logprobs else "OpenVINO gives none for tokens found in its prefix cache",
             prefix_cache=True,
             metrics=True,
-            dtypes=cpu_dtypes(cpu_flags()) if self.device_kind == "cpu" else ("f32", "f16"),
+            dtypes=device_dtypes(self.device_kind),
+            weight_dtypes=tuple(WEIGHTS),
             kv_dtypes=tuple(KV_PRECISIONS),
-            devices=("cpu", "gpu"),
+            devices=("cpu", "gpu", "npu"),
+            caveats=() if self._own.eviction_keep is None else (_EVICTS,),
         )
 
     def check_options(self, model: ModelFiles) -> None:
-        """One device, a step that holds every request, a pool that holds one, files it can read."""
+        """One device, a step that holds every request, a pool that holds one, eviction and weights it can do."""
         options = self.options
         if options.tensor_parallel not in (None, 1):
             raise UsageError(
@@ -60,19 +66,52 @@ class OpenVinoBackend(EngineAdapter):
                 f"backend.prefill_chunk={options.prefill_chunk} tokens a step are too few for "
                 f"backend.max_running={options.max_running} requests. Choose at least as many."
             )
+        # With eviction, too: a prompt is kept whole until the first token of its answer.
         check_pool(options, kv_bytes_per_token(model.geometry, options.kv_dtype or ""))
-        if not model.is_gguf and not (model.weights / "openvino_model.xml").is_file():
-            raise UsageError(
-                f"{model.weights} holds no openvino_model.xml. OpenVINO serves a GGUF file "
-                "(model.path=FILE.gguf), or a folder exported with: optimum-cli export openvino --model FOLDER OUT"
-            )
+        check_eviction(self._own)
+        self._check_export(model)
+
+    def _check_export(self, model: ModelFiles) -> None:
+        weights = self.options.weight_dtype
+        if is_exported(model.weights):
+            if weights is not None:
+                raise UsageError(
+                    f"backend.weight_dtype={weights}: {model.weights} is exported already, with weights of its own. "
+                    "Leave it out, or give the folder that the model came in."
+                )
+        elif weights is None:
+            if not model.is_gguf:
+                raise UsageError(
+                    f"{model.weights} has to be exported for OpenVINO: say with what weights, "
+                    f"backend.weight_dtype={' or '.join(WEIGHTS)}."
+                )
+        elif not (exported(model, weights).is_dir() or EXPORTER.installed() or self.options.install):
+            raise EngineError(exporter_missing(model))
+
+    def check_installed(self) -> None:
+        """The library, and in it the device."""
+        super().check_installed()
+        check_device(self.python(), self.options.device or "")
+
+    def prepare(self, model: ModelFiles, say: Say) -> None:
+        """Export the model with other weights, where they are asked for; once."""
+        weights = self.options.weight_dtype
+        if self.options.base_url is not None or weights is None:
+            return
+        if self.options.install and not exported(model, weights).is_dir():
+            ensure(EXPORTER, say)
+        export(model, weights, say)
 
     def launch_command(self, model: ModelFiles, port: int, threads: int) -> LaunchSpec:
         """The serving room's command in the engine's environment."""
         loaded = common_options(self.options, threads)
         loaded["device"] = (self.options.device or "").upper()  # OpenVINO's own names: CPU, GPU.1
         loaded["kv_bytes_per_token"] = kv_bytes_per_token(model.geometry, self.options.kv_dtype or "")
-        return serving_command(self.python(), self.options, model, model.weights, port, loaded)
+        if eviction := eviction_settings(self._own):
+            loaded["own"] = eviction
+        asked = self.options.weight_dtype
+        weights = model.weights if asked is None else exported(model, asked)
+        return serving_command(self.python(), self.options, model, weights, port, loaded)
 
     def common_metrics(self, exposition: str) -> dict[str, float]:
         """Its names are the common ones already."""

@@ -4,8 +4,10 @@ Everything the library would choose by itself (KV precision, prefix cache, split
 """
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
+from backends.openvino.blocks import block_tokens as block_tokens_of
 from backends.openvino.precision import KV_PRECISIONS
 from backends.serving.engine import Engine, EngineConfig, RequestOutput, Sampling
 from harness.core.errors import EngineError
@@ -23,8 +25,6 @@ except ImportError as error:
     ) from error
 
 log = logging.getLogger("openvino")
-# A request's KV grows in whole blocks, whose size in tokens the library fixes by device (GPU: read, never run here).
-_BLOCK_TOKENS_CPU, _BLOCK_TOKENS_GPU = 32, 16
 _FEWEST_BLOCKS = 2
 
 
@@ -35,7 +35,7 @@ def load(config: EngineConfig) -> Engine:
     (scales and zero points included), which only a pipeline that has computed something tells. So one token
     is generated, and the pipeline is built again if the first guess was off by a block or more.
     """
-    block_tokens = _BLOCK_TOKENS_CPU if config.device == "CPU" else _BLOCK_TOKENS_GPU
+    block_tokens = block_tokens_of(config.device)
     guess = (config.kv_bytes_per_token or config.kv_bytes / config.context_length) * block_tokens
     blocks = max(_FEWEST_BLOCKS, int(config.kv_bytes / guess))
     pipeline = _build(config, blocks)
@@ -64,7 +64,10 @@ def _build(config: EngineConfig, blocks: int) -> Any:
     scheduler.max_num_batched_tokens = config.prefill_chunk
     scheduler.dynamic_split_fuse = True  # prefill in chunks, in the same steps as other requests' decoding
     scheduler.enable_prefix_caching = config.prefix_cache
-    scheduler.use_cache_eviction = False
+    eviction = (config.own or {}).get("eviction")
+    scheduler.use_cache_eviction = eviction is not None
+    if eviction is not None:
+        scheduler.cache_eviction_config = _eviction(eviction)
     properties: dict[str, Any] = {
         "KV_CACHE_PRECISION": KV_PRECISIONS[config.kv_dtype],
         "INFERENCE_PRECISION_HINT": config.dtype,
@@ -78,6 +81,15 @@ def _build(config: EngineConfig, blocks: int) -> Any:
         return genai.ContinuousBatchingPipeline(str(config.model), scheduler, config.device, properties)
     except RuntimeError as error:
         raise EngineError(f"OpenVINO cannot load {config.model} on {config.device}: {error}") from error
+
+
+def _eviction(wanted: Mapping[str, Any]) -> Any:
+    return genai.CacheEvictionConfig(
+        wanted["start"],
+        wanted["recent"],
+        wanted["keep"],
+        getattr(genai.AggregationMode, wanted["scores"].upper()),
+    )
 
 
 def _first_token(pipeline: Any) -> int:

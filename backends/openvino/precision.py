@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 
+from backends.cpu import cpu_flags
 from harness.core.geometry import ModelGeometry
 
 KV_PRECISIONS = {"f32": "f32", "f16": "f16", "int8": "u8", "int4": "u4"}
@@ -13,6 +14,13 @@ def cpu_dtypes(flags: Collection[str]) -> tuple[str, ...]:
     """Arithmetics of an x86 CPU with these /proc/cpuinfo flags; all of them where the flags are not known."""
     fast = tuple(dtype for dtype, any_of in _CPU_FLAGS.items() if not flags or any_of & set(flags))
     return ("f32", *fast)
+
+
+def device_dtypes(kind: str) -> tuple[str, ...]:
+    """Arithmetics of a device; kind: cpu, gpu or npu."""
+    if kind == "cpu":
+        return cpu_dtypes(cpu_flags())
+    return ("f16",) if kind == "npu" else ("f32", "f16")
 
 
 def kv_bytes_per_token(geometry: ModelGeometry, kv_dtype: str) -> float:

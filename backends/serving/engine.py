@@ -23,7 +23,7 @@ class EngineConfig:
     """What an engine is loaded with, in the harness's one vocabulary (see `backends.base.EngineOptions`).
 
     eos_ids: ids that end an answer. kv_bytes_per_token: a first guess that saves the engine a second load, or
-    None; what is really reserved is measured.
+    None; what is really reserved is measured. own: what is particular to one engine, or None.
     """
 
     model: Path
@@ -39,6 +39,7 @@ class EngineConfig:
     threads: int
     seed: int
     kv_bytes_per_token: float | None = None
+    own: Mapping[str, Any] | None = None
 
     @classmethod
     def from_options(
@@ -46,7 +47,7 @@ class EngineConfig:
     ) -> "EngineConfig":
         """Build from the JSON object of the command line; raises UsageError for a missing or unknown key."""
         known = {f.name for f in fields(cls)} - {"model", "eos_ids"}
-        missing = sorted(known - {"kv_bytes_per_token"} - options.keys())
+        missing = sorted(known - {"kv_bytes_per_token", "own"} - options.keys())
         unknown = sorted(options.keys() - known)
         if missing or unknown:
             said = [f"lacks {', '.join(missing)}"] if missing else []

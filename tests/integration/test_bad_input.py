@@ -67,7 +67,7 @@ def test_a_model_that_does_not_fit_the_engine(tmp_path: Path):
     )
     (folder / "model.safetensors").write_bytes(b"weights")
     done = run(["harness", "model=path", f"model.path={folder}"], tmp_path)
-    assert_one_clear_message(done, 2, "openvino_model.xml")
+    assert_one_clear_message(done, 2, "exported for OpenVINO", "backend.weight_dtype=f32")
 
 
 def test_a_port_in_use(tmp_path: Path):

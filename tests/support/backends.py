@@ -5,7 +5,8 @@ from typing import Any
 from backends.base import EngineOptions
 from backends.endpoint import EndpointBackend, EndpointOptions
 from backends.onnxruntime.adapter import OnnxRuntimeBackend, OnnxRuntimeOptions
-from backends.openvino.adapter import OpenVinoBackend, OpenVinoOptions
+from backends.openvino.adapter import OpenVinoBackend
+from backends.openvino.eviction import OpenVinoOptions
 from backends.sglang import SglangBackend, SglangOptions
 from backends.tensorrt_llm import TensorRtLlmBackend, TensorRtLlmOptions
 from backends.vllm import VllmBackend, VllmOptions
@@ -46,6 +47,12 @@ _OPENVINO: dict[str, Any] = {
     "threads": 2,
     "device": "cpu",
 }
+_EVICTION: dict[str, Any] = {
+    "eviction_keep": None,
+    "eviction_start": 32,
+    "eviction_recent": 128,
+    "eviction_scores": "norm_sum",
+}
 _ONNXRUNTIME: dict[str, Any] = {**_OPENVINO, "kv_scheme": None}
 _VLLM: dict[str, Any] = {**_OPENVINO, "prefill_chunk": 256, "threads": None, "eager": True}
 _SGLANG: dict[str, Any] = {**_OPENVINO, "prefill_chunk": 256, "threads": None, "attention": None}
@@ -66,7 +73,7 @@ _ENDPOINT: dict[str, Any] = {
 
 def openvino(**changes: Any) -> OpenVinoBackend:
     """An OpenVINO backend, small and exact (f32 KV) unless told otherwise."""
-    return OpenVinoBackend(OpenVinoOptions(name="openvino", **{**_COMMON, **_OPENVINO, **changes}))
+    return OpenVinoBackend(OpenVinoOptions(name="openvino", **{**_COMMON, **_OPENVINO, **_EVICTION, **changes}))
 
 
 def onnxruntime(**changes: Any) -> OnnxRuntimeBackend:

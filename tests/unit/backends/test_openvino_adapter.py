@@ -9,6 +9,8 @@ from typing import Any
 import orjson
 import pytest
 
+from backends.openvino.devices import check_device
+from backends.openvino.export import EXPORTER, export, exported
 from backends.openvino.precision import cpu_dtypes, kv_bytes_per_token
 from backends.serving.engine import EngineConfig
 from harness.core.errors import EngineError, UsageError
@@ -32,7 +34,17 @@ _MODEL = ModelFiles("tiny", Path("/models/tiny.gguf"), Path("/models"), _GEOMETR
         ({"kv_bytes": 46080 * 5119}, r"backend\.kv_bytes=.* holds 5119 tokens.*5120"),
         ({"prefill_chunk": 7}, r"backend\.prefill_chunk=7.*max_running=8"),
         ({"prefix_cache": None}, r"backend\.prefix_cache=null"),
-        ({"device": "npu"}, r"backend\.device=npu.*cpu or gpu"),
+        ({"device": "cuda"}, r"backend\.device=cuda.*cpu or gpu or npu"),
+        ({"device": "npu", "dtype": "f32"}, r"backend\.dtype=f32.*on npu.*f16"),
+        ({"weight_dtype": "fp8"}, r"backend\.weight_dtype=fp8.*f32 or f16 or int8 or int4"),
+        ({"eviction_keep": 1000}, r"backend\.eviction_keep=1000.*multiple of 32, such as 992"),
+        (
+            {"eviction_keep": 512, "eviction_start": 0},
+            r"backend\.eviction_start=0.*multiple of 32, such as 32",
+        ),
+        ({"eviction_keep": 160}, r"backend\.eviction_keep=160.*take 160 already.*at least 192"),
+        ({"eviction_keep": 512, "eviction_scores": "max"}, r"backend\.eviction_scores=max.*norm_sum or sum"),
+        ({"eviction_keep": 512, "prefix_cache": True}, r"eviction_keep.*prefix_cache=true"),
         ({"api": "grpc"}, "completions or chat"),
         ({"python": "/no/such/python"}, r"backend\.python=/no/such/python"),
     ],
@@ -42,13 +54,82 @@ def test_what_it_cannot_honour_is_named_with_the_choices(changes: dict[str, Any]
         openvino(**changes).check(_MODEL)
 
 
-def test_a_folder_needs_an_export(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="optimum-cli export openvino"):
+def test_a_folder_of_plain_weights_is_exported_with_weights_that_somebody_chose(tmp_path: Path) -> None:
+    with pytest.raises(
+        UsageError, match=r"say with what weights, backend\.weight_dtype=f32 or f16 or int8 or int4"
+    ):
         openvino().check(replace(_MODEL, weights=tmp_path))
 
 
+def test_an_export_keeps_its_weights(tmp_path: Path) -> None:
+    (tmp_path / "openvino_model.xml").touch()
+    model = replace(_MODEL, weights=tmp_path)
+    openvino().check(model)
+    with pytest.raises(UsageError, match=r"backend\.weight_dtype=int8.*exported already"):
+        openvino(weight_dtype="int8").check(model)
+
+
+def test_other_weights_need_the_exporter_or_what_it_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INFERENCE_HARNESS_CACHE", str(tmp_path))
+    backend = openvino(weight_dtype="int8")
+    with pytest.raises(EngineError, match=r"action=install engine=openvino with=export"):
+        backend.check(_MODEL)
+    openvino(weight_dtype="int8", install=True).check(_MODEL)
+    made = exported(_MODEL, "int8")
+    assert made != exported(_MODEL, "int4") != exported(replace(_MODEL, sha256="1" * 64), "int4")
+    made.mkdir(parents=True)
+    backend.check(_MODEL)
+    backend.prepare(_MODEL, lambda line: None)
+    spec = backend.launch(_MODEL, 1234, 1)
+    assert spec is not None
+    assert spec.argv[spec.argv.index("--model") + 1] == str(made)
+
+
+@pytest.mark.parametrize(
+    ("asked", "found", "there"),
+    [
+        ("gpu", "CPU GPU", True),
+        ("gpu.0", "CPU GPU", True),
+        ("gpu", "CPU GPU.0 GPU.1", True),
+        ("gpu.1", "CPU GPU.0 GPU.1", True),
+        ("gpu.1", "CPU GPU", False),
+        ("gpu.2", "CPU GPU.0 GPU.1", False),
+        ("npu", "CPU GPU", False),
+        ("npu", "CPU NPU", True),
+        ("cpu", "", True),
+    ],
+)
+def test_a_device_is_one_that_the_library_finds(tmp_path: Path, asked: str, found: str, there: bool) -> None:
+    python = tmp_path / "python"  # answers as an engine's environment on such a machine
+    python.write_text(f"#!/bin/sh\necho {found}\n")
+    python.chmod(0o755)
+    if there:
+        check_device(str(python), asked)
+        return
+    with pytest.raises(UsageError, match=rf"backend\.device={asked}.*finds cpu or gpu"):
+        check_device(str(python), asked)
+
+
+def test_eviction_reaches_the_engine_only_where_it_is_asked_for() -> None:
+    asked = openvino(eviction_keep=512, eviction_scores="sum")
+    asked.check(_MODEL)
+    found = []
+    for backend in (openvino(), asked):
+        spec = backend.launch(_MODEL, 1, 1)
+        assert spec is not None
+        given = orjson.loads(spec.argv[spec.argv.index("--options") + 1])
+        found.append(EngineConfig.from_options(_MODEL.weights, (), given).own)
+    assert found == [
+        None,
+        {"eviction": {"keep": 512, "start": 32, "recent": 128, "scores": "sum"}},
+    ]
+
+
 def test_the_command_carries_every_setting_and_the_engine_side_takes_them_all() -> None:
-    spec = openvino(threads=None, model_name="served", extra_args=["--more"]).launch(_MODEL, 1234, 5)
+    options = {"python": sys.executable, "threads": None, "model_name": "served", "extra_args": ["--more"]}
+    spec = openvino(**options).launch(_MODEL, 1234, 5)
     assert spec is not None
     assert spec.argv[:4] == (sys.executable, "-P", "-m", "backends.serving")
     assert spec.argv[-1] == "--more"
@@ -117,3 +198,34 @@ def test_versions_are_those_of_the_engines_environment(tmp_path: Path) -> None:
         "openvino-genai": "1.2.3",
         "openvino-tokenizers": "1.2.3",
     }
+
+
+_EXPORTER = """#!/bin/sh
+for folder; do :; done
+echo "Loading weights: 100%"
+case "$*" in *" --weight-format int4 "*) echo "a word of $0"; exit 3;; esac
+echo "$*" > "$folder/openvino_model.xml"
+"""
+
+
+def test_an_export_is_made_once_and_a_failed_one_leaves_nothing_but_its_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With an interpreter that writes its arguments where Optimum writes a graph; the engine suite has the real one."""
+    monkeypatch.setenv("INFERENCE_HARNESS_CACHE", str(tmp_path / "cache"))
+    EXPORTER.python().parent.mkdir(parents=True)
+    EXPORTER.python().write_text(_EXPORTER)
+    EXPORTER.python().chmod(0o755)
+    EXPORTER.complete.touch()
+    (tmp_path / "model.safetensors").touch()
+    model = replace(_MODEL, weights=tmp_path)
+    folder = export(model, "int8", lambda line: None)
+    told = (folder / "openvino_model.xml").read_text()
+    assert f"--model {tmp_path} " in told
+    assert "--weight-format int8 " in told
+    (folder / "openvino_model.xml").write_text("as it was")
+    assert export(model, "int8", lambda line: None) == folder == exported(model, "int8")
+    assert (folder / "openvino_model.xml").read_text() == "as it was"
+    with pytest.raises(EngineError, match=r"(?s)status 3.*Loading weights.*a word of"):
+        export(model, "int4", lambda line: None)
+    assert not exported(model, "int4").exists()
