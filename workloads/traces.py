@@ -8,6 +8,7 @@ mooncake  JSONL `{"timestamp": ms, "input_length", "output_length", "hash_ids"}`
 harness   requests.parquet of a recorded run, its sessions included
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,7 +104,11 @@ def _burstgpt(path: Path) -> tuple[list[Row], int]:
     table = _csv(path, ("Timestamp", "Request tokens", "Response tokens"))
     seconds = _numbers(path, table, "Timestamp")
     session = next((name for name in ("Session ID", "SessionID") if name in table), None)
-    took = _numbers(path, table, "Elapsed time") if "Elapsed time" in table else None
+    answered = None
+    if "Elapsed time" in table:  # blank where nothing was recorded, such as that of a failed request
+        told = table[table["Elapsed time"].str.strip() != ""]
+        ended = (seconds + _numbers(path, told, "Elapsed time")).tolist()
+        answered = [None if math.isnan(at) else at for at in ended]
     return _rows(
         path,
         table,
@@ -111,7 +116,7 @@ def _burstgpt(path: Path) -> tuple[list[Row], int]:
         "Request tokens",
         "Response tokens",
         sessions=None if session is None else [text.strip() or None for text in table[session]],
-        answered=None if took is None else (seconds + took).tolist(),
+        answered=answered,
     )
 
 
@@ -202,10 +207,11 @@ def _numbers(path: Path, table: "pd.DataFrame", column: str) -> "pd.Series":
 
 
 def _refuse_missing(path: Path, column: str, texts: "pd.Series", values: "pd.Series") -> None:
-    wrong = values.isna().to_numpy().nonzero()[0]
+    wrong = texts[values.isna()]
     if len(wrong):
-        text = texts.iloc[wrong[0]]
-        raise UsageError(f"{path} line {wrong[0] + 2}: {column} is {text!r}, which cannot be read.")
+        raise UsageError(
+            f"{path} line {wrong.index[0] + 2}: {column} is {wrong.iloc[0]!r}, which cannot be read."
+        )
 
 
 def _rows(

@@ -93,6 +93,11 @@ def test_burstgpt_with_sessions(tmp_path: Path) -> None:
     older = BURSTGPT_SESSIONS.replace("Session ID", "SessionID").replace("Elapsed time", "Other")
     first, *_ = read_trace(write(tmp_path, older), "auto").rows
     assert (first.session, first.answered_s) == ("7", None)
+    some = BURSTGPT_SESSIONS.replace("16.5,7,1,", "16.5,7, ,").replace("20,7,0.5", "20,7,soon")
+    with pytest.raises(UsageError, match="line 5: Elapsed time is 'soon'"):
+        read_trace(write(tmp_path, some), "auto")
+    rows = read_trace(write(tmp_path, some.replace("soon", "0.5")), "auto").rows
+    assert [r.answered_s for r in rows] == [6.5, 7.0, None, 20.5]
 
 
 def test_mooncake(tmp_path: Path) -> None:
