@@ -20,6 +20,7 @@ _RECIPE = Recipe(
     imports=("openvino", "openvino_genai", "openvino_tokenizers", "aiohttp", "tokenizers"),
     packages=("openvino", "openvino-genai", "openvino-tokenizers"),
 )
+_UNVERIFIED = "OpenVINO on a {}: not verified on hardware"
 _EVICTS = "entries are evicted from the KV cache once an answer begins: recall sees it, perplexity does not"
 
 
@@ -51,8 +52,12 @@ class OpenVinoBackend(EngineAdapter):
             weight_dtypes=tuple(WEIGHTS),
             kv_dtypes=tuple(KV_PRECISIONS),
             devices=("cpu", "gpu", "npu"),
-            caveats=() if self._own.eviction_keep is None else (_EVICTS,),
+            caveats=self._caveats(),
         )
+
+    def _caveats(self) -> tuple[str, ...]:
+        unverified = () if self.device_kind == "cpu" else (_UNVERIFIED.format(self.device_kind.upper()),)
+        return unverified if self._own.eviction_keep is None else (*unverified, _EVICTS)
 
     def check_options(self, model: ModelFiles) -> None:
         """One device, a step that holds every request, a pool that holds one, eviction and weights it can do."""

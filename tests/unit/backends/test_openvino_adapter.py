@@ -112,6 +112,14 @@ def test_a_device_is_one_that_the_library_finds(tmp_path: Path, asked: str, foun
         check_device(str(python), asked)
 
 
+def test_what_must_stand_beside_every_figure() -> None:
+    assert openvino().capabilities().caveats == ()
+    assert openvino(device="gpu.1").capabilities().caveats == ("OpenVINO on a GPU: not verified on hardware",)
+    evicting = openvino(eviction_keep=512).capabilities()
+    assert not evicting.logprobs_see_eviction
+    assert "perplexity does not" in evicting.caveats[0]
+
+
 def test_eviction_reaches_the_engine_only_where_it_is_asked_for() -> None:
     asked = openvino(eviction_keep=512, eviction_scores="sum")
     asked.check(_MODEL)
