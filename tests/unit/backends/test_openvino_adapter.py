@@ -219,7 +219,7 @@ echo "$*" > "$folder/openvino_model.xml"
 def test_an_export_is_made_once_and_a_failed_one_leaves_nothing_but_its_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With an interpreter that writes its arguments where Optimum writes a graph; the engine suite has the real one."""
+    """With an interpreter that writes its arguments where Optimum writes a graph; the engine suite runs Optimum."""
     monkeypatch.setenv("INFERENCE_HARNESS_CACHE", str(tmp_path / "cache"))
     EXPORTER.python().parent.mkdir(parents=True)
     EXPORTER.python().write_text(_EXPORTER)
