@@ -21,6 +21,7 @@ pytestmark = pytest.mark.engine
 _COMPLETIONS = "/v1/completions"
 _GPL = Path("/usr/share/common-licenses/GPL-3")
 _TOKEN = 2 * 30 * 3 * 64  # bytes of a token's int8 keys and values
+_POOL = 2048  # tokens
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +31,8 @@ def model() -> ModelFiles:
 
 @pytest.fixture(scope="module")
 def served(model: ModelFiles, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A pool of 3000 tokens, so that requests have to wait for room."""
-    backend = onnxruntime(kv_dtype="int8", context_length=2048, kv_bytes=3000 * _TOKEN)
+    """A pool of one full request, so that eight short ones have to wait for room."""
+    backend = onnxruntime(kv_dtype="int8", context_length=_POOL, kv_bytes=_POOL * _TOKEN)
     try:
         backend.check(model)
     except EngineError as error:
@@ -75,11 +76,11 @@ async def test_staggered_requests_of_ragged_lengths_give_the_tokens_of_one_at_a_
     """Together they need more rows than the pool has, so some wait and the rows are laid out again and again."""
     text = Path(asyncio.__file__).read_text()
     ids = model.tokenizer().encode(text * 4)
-    prompts = [ids[:size] for size in (1, 40, 700, 65, 129, 2, 300, 64)]
+    prompts = [ids[:size] for size in (1, 40, 400, 65, 129, 2, 200, 64)]
 
     async def ask(prompt: list[int], delay: float = 0.0) -> list[int]:
         await asyncio.sleep(delay)
-        tokens = 10 + len(prompt) % 20
+        tokens = 6 + len(prompt) % 5
         return (
             await stream(
                 client, _COMPLETIONS, prompt=prompt, max_tokens=tokens, temperature=0, ignore_eos=True
@@ -101,9 +102,9 @@ async def test_a_client_that_leaves_frees_its_row(
             break
         busy = await _metrics(served, client)
     assert busy[REQUESTS_RUNNING] == 1
-    assert busy[KV_RESERVED_BYTES] == 3000 * _TOKEN
+    assert busy[KV_RESERVED_BYTES] == _POOL * _TOKEN
     assert busy[KV_USED_BYTES] % _TOKEN == 0
-    assert len(ids) * _TOKEN <= busy[KV_USED_BYTES] < 2048 * _TOKEN
+    assert len(ids) * _TOKEN <= busy[KV_USED_BYTES] < _POOL * _TOKEN
     for _ in range(200):
         if (await _metrics(served, client))[KV_USED_BYTES] == 0:
             return
