@@ -103,8 +103,9 @@ class OnnxRuntimeBackend(EngineAdapter):
     def versions(self) -> dict[str, str]:
         """The engine's, and of the converter the builder's: an export is keyed by the converter's exact versions."""
         found = super().versions()
-        pins = dict(line.split("==") for line in CONVERTER.requirements())
-        return {**found, "onnxruntime-genai": pins["onnxruntime-genai"]} if found else found
+        builder = "onnxruntime-genai"
+        pinned = (line.split("==")[1] for line in CONVERTER.requirements() if line.startswith(f"{builder}=="))
+        return {**found, builder: next(pinned)} if found else found
 
     def common_metrics(self, exposition: str) -> dict[str, float]:
         """Its names are the common ones already."""

@@ -75,3 +75,10 @@ def test_exports_of_other_models_and_precisions_are_others():
         exported(model, *form) for form in forms for model in (_MODEL, replace(_MODEL, sha256="1" * 64))
     }
     assert len(folders) == 6
+
+
+def test_the_version_of_the_builder_is_recorded_beside_the_engines(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("backends.engine_adapter.versions_here", lambda packages: {"onnxruntime": "1.31.1"})
+    assert onnxruntime().versions() == {"onnxruntime": "1.31.1", "onnxruntime-genai": "0.18.0"}
+    monkeypatch.setattr("backends.engine_adapter.versions_here", lambda packages: {})
+    assert onnxruntime().versions() == {}
