@@ -107,6 +107,9 @@ class _Transport(asyncio.Transport):
 
     def abort(self) -> None: ...
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
 
 class Owner:
     """Notes how the exchange ended, as the pool and the driver do."""
