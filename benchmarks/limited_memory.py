@@ -1,23 +1,32 @@
-"""Measures in a child process that the system refuses more than so much memory, as every process it starts."""
+"""Measures in a child process that the system refuses more than so much memory, as every process it starts.
+
+It runs this file as a program, which gets a job and a limit over standard input and leaves the tables in the job's
+folder, as a run does.
+"""
 
 import dataclasses
+import os
+import pickle
 import resource
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+import subprocess
+import sys
 from pathlib import Path
 
-import pandas as pd
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from harness.client import ClientJob, Measurement, measure
 from harness.core.errors import HarnessError
 
+_ROOT = Path(__file__).parents[1]
+
 
 class LimitedMemory:
-    """A way to measure under a limit; raises MemoryError where that is not enough.
+    """A way to measure under a limit; raises HarnessError where that is not enough.
 
     The limit (RLIMIT_DATA) holds for each process by itself: for the client while the clock runs, and for the child
-    that starts it and parses what it left. It counts what a process allocates, not the journal that is mapped from a
-    file. peak_bytes: resident memory of the child at its most, mapped files included; known after the call.
+    that starts it and parses what it left. It counts what a process allocates, libraries included, not the journal
+    that is mapped from a file. peak_bytes: resident memory of the child at its most, mapped files included; known
+    after the call.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -26,8 +35,21 @@ class LimitedMemory:
 
     def measure(self, job: ClientJob) -> Measurement:
         """What `harness.client.measure` does, in a child of this process."""
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-            measurement, self.peak_bytes = pool.submit(_measure_limited, job, self.limit_bytes).result()
+        import pandas as pd
+
+        job.spool.mkdir(parents=True, exist_ok=True)
+        done = subprocess.run(
+            [sys.executable, __file__],
+            input=pickle.dumps((job, self.limit_bytes)),
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(_ROOT)},
+            check=False,
+        )
+        if done.returncode:
+            raise HarnessError(
+                f"{self.limit_bytes >> 20} MiB were not enough, or it broke off; its words are above."
+            )
+        measurement, self.peak_bytes = pickle.loads(done.stdout)
         return dataclasses.replace(
             measurement,
             requests=pd.read_parquet(_table(job, "requests")),
@@ -35,16 +57,19 @@ class LimitedMemory:
         )
 
 
-def _measure_limited(job: ClientJob, limit_bytes: int) -> tuple[Measurement, int]:
-    """In the child; leaves the tables as files, as a run does, since they would be held twice in a message."""
+def main() -> None:
+    """In the child."""
+    job, limit_bytes = pickle.load(sys.stdin.buffer)
     resource.setrlimit(resource.RLIMIT_DATA, (limit_bytes, limit_bytes))
     _check_enforced(limit_bytes)
     measurement = measure(job, lambda progress: None)
     for name in ("requests", "events"):
         getattr(measurement, name).to_parquet(_table(job, name), index=False)
     peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    nothing = pd.DataFrame()
-    return dataclasses.replace(measurement, requests=nothing, events=nothing), peak_bytes
+    nothing = measurement.requests.head(0)
+    sys.stdout.buffer.write(
+        pickle.dumps((dataclasses.replace(measurement, requests=nothing, events=nothing), peak_bytes))
+    )
 
 
 def _check_enforced(limit_bytes: int) -> None:
@@ -57,3 +82,7 @@ def _check_enforced(limit_bytes: int) -> None:
 
 def _table(job: ClientJob, name: str) -> Path:
     return job.spool / f"{name}.parquet"
+
+
+if __name__ == "__main__":
+    main()

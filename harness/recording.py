@@ -11,7 +11,7 @@ from backends.base import Backend
 from harness.calibrate.kept import Capacity, kept_capacity
 from harness.client import Measurement
 from harness.client.merging import cores_used
-from harness.config import Config, shown_config
+from harness.config import Config, HardwareOptions, shown_config
 from harness.core.errors import RecordError
 from harness.core.model_store import ModelFiles
 from harness.core.requests import Plan
@@ -19,7 +19,9 @@ from harness.core.secrets import without_secrets
 from harness.core.tokenizer import Tokenizer
 from harness.cores import CoreShares
 from harness.fingerprint import fingerprint
+from harness.load.options import LoadOptions
 from harness.metrics.cost import cost_summary
+from harness.metrics.slo import SloOptions
 from harness.metrics.summary import summarise
 from harness.metrics.window import NS_PER_S, Window
 from harness.records.ids import new_run_id
@@ -60,42 +62,69 @@ def build_record(
 ) -> dict[str, Any]:
     """Everything of run.json but schema, id and status."""
     config = prepared.config
+    measurement = findings.measurement
+    known: dict[str, Any] = {}
+    if measurement is not None:
+        requests, _, _ = tables(findings)
+        known = {
+            "engine_alive": findings.engine_alive if config.backend.base_url is None else None,
+            "shareable_prompt_tokens": None
+            if requests is None
+            else _shareable_tokens(prepared.plan, requests),
+            "client_capacity": _capacity(measurement),
+            "client_lacks": _lacks(prepared, measurement),
+        }
+    return {
+        **begun_record(prepared, started_at, sweep),
+        "reason": str(error) if error else None,
+        "launch": {phase: without_secrets(line) for phase, line in findings.launch.items()},
+        **figures(findings, config.load, config.slo, config.hardware, known),
+    }
+
+
+def begun_record(prepared: Prepared, started_at: datetime, sweep: str | None) -> dict[str, Any]:
+    """What is known of a run before it measures anything: all that says what it is."""
+    config = prepared.config
+    marks = fingerprint(prepared.plan, prepared.model, prepared.backend.versions(), prepared.cores)
+    marks["caveats"] = list(prepared.backend.capabilities().caveats)
+    if getattr(config.backend, "verify_tls", True) is False:
+        marks["notes"].append("the server's certificate was not verified (backend.verify_tls=false)")
+    return {**bare_record(config, started_at, None, sweep), "fingerprint": marks}
+
+
+def figures(
+    findings: Findings, load: LoadOptions, slo: SloOptions, hardware: HardwareOptions, known: dict[str, Any]
+) -> dict[str, Any]:
+    """The keys of run.json that are computed from the tables; empty where nothing was measured.
+
+    known: fields of Evidence that do not follow from the tables, so far as somebody knows them.
+    """
     requests, events, telemetry = tables(findings)
     measurement = findings.measurement
     summary: dict[str, Any] = {}
     validity: list[dict[str, Any]] = []
-    window = _window(config, measurement)
+    window = _window(load, measurement)
     if measurement and window and requests is not None and events is not None:
         frame = telemetry if telemetry is not None else Sampler([]).frame()
-        summary = summarise(requests, events, frame, window, config.slo)
+        summary = summarise(requests, events, frame, window, slo)
         summary["quality"] = findings.quality
-        summary["cost"] = cost_summary(summary, config.hardware.price_per_hour, config.hardware.currency)
+        summary["cost"] = cost_summary(summary, hardware.price_per_hour, hardware.currency)
         evidence = Evidence(
             requests=requests,
             events=events,
             telemetry=frame,
             window=window,
-            open_loop=config.load.open_loop,
+            open_loop=load.open_loop,
             client_cpu_share=measurement.client.get("cpu_share"),
             client_cores=cores_used(measurement.client),
             event_loop_lag_ms=measurement.client.get("lag_p99_ms"),
-            engine_alive=findings.engine_alive if config.backend.base_url is None else None,
-            shareable_prompt_tokens=_shareable_tokens(prepared.plan, requests),
-            client_capacity=_capacity(measurement),
-            client_lacks=_lacks(prepared, measurement),
-            even_load=config.load.even,
+            even_load=load.even,
+            **known,
         )
         validity = evaluate(evidence)
-    marks = fingerprint(prepared.plan, prepared.model, prepared.backend.versions(), prepared.cores)
-    marks["caveats"] = list(prepared.backend.capabilities().caveats)
-    if getattr(config.backend, "verify_tls", True) is False:
-        marks["notes"].append("the server's certificate was not verified (backend.verify_tls=false)")
     return {
-        **bare_record(config, started_at, error, sweep),
-        "fingerprint": marks,
         "summary": summary,
         "validity": validity,
-        "launch": {phase: without_secrets(line) for phase, line in findings.launch.items()},
         "window": window.to_record() if window else {},
         "client": measurement.client if measurement else {},
     }
@@ -137,17 +166,17 @@ def tables(findings: Findings) -> tuple[pd.DataFrame | None, pd.DataFrame | None
     return requests, events, findings.telemetry
 
 
-def _window(config: Config, measurement: Measurement | None) -> Window | None:
+def _window(load: LoadOptions, measurement: Measurement | None) -> Window | None:
     if measurement is None or measurement.window_end_ns <= measurement.window_start_ns:
         return None
     seconds = (measurement.window_end_ns - measurement.window_start_ns) / NS_PER_S
-    bound_s = config.load.bound_s
+    bound_s = load.bound_s
     by_time = bound_s is not None and seconds >= bound_s
     return Window(
         measurement.window_start_ns,
         measurement.window_end_ns,
         "time" if by_time else "count",
-        None if config.load.open_loop else config.load.concurrency,
+        None if load.open_loop else load.concurrency,
     )
 
 

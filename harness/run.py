@@ -21,7 +21,7 @@ from harness.load.check import check_instants, check_load, short_plan
 from harness.load.options import LoadOptions
 from harness.placement import place
 from harness.quality.phase import check_quality, engine_for_quality, measure_quality
-from harness.recording import Findings, Prepared, bare_record, build_record, tables
+from harness.recording import Findings, Prepared, bare_record, begun_record, build_record, tables
 from harness.records.ids import new_run_id
 from harness.records.writer import RunWriter
 from harness.screen import Screen
@@ -99,6 +99,7 @@ def execute(
     error: Exception | None = None
     with RunWriter(Path(config.results_dir), new_run_id(config.backend.name, config.workload.name)) as writer:
         try:
+            writer.begin(begun_record(prepared, started_at, sweep))
             (measuring or speed_and_quality)(prepared, findings, writer, screen)
         except KeyboardInterrupt:
             error, interrupted = HarnessError("interrupted"), True

@@ -9,6 +9,7 @@ from pathlib import Path
 from harness.config import Config
 from harness.core.errors import HarnessError, Oversaturated, UsageError
 from harness.recording import record_failure
+from harness.records.unfinished import notice
 from harness.run import Outcome, execute, prepare
 from harness.screen import Screen
 from harness.search.options import ProbeOptions
@@ -36,6 +37,7 @@ class Session:
     outcomes: list[Outcome] = field(default_factory=list)
     skipped: int = 0
     results_dir: Path = Path("results")
+    _noticed: set[Path] = field(default_factory=set)
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def add_job(self, configured: Callable[[], Config]) -> None:
@@ -66,7 +68,7 @@ class Session:
             if job.config is None:
                 job.config = job.configured()
             config = job.config
-            self.results_dir = Path(config.results_dir)
+            self._look_at(Path(config.results_dir))
             suffix = f", repeat {repeat + 1} of {config.repeats}" if config.repeats > 1 else ""
             self.screen.heading(f"{config.workload.name} on {config.backend.name}{suffix}")
             if isinstance(config.load, ProbeOptions):
@@ -82,6 +84,14 @@ class Session:
                 record_failure(job.config, error, self._sweep_name()) if job.config and in_sweep else None
             )
             self._add(Outcome(recorded, "failed", error))
+
+    def _look_at(self, results_dir: Path) -> None:
+        """Take note of where the records go; tell once of what was left there by a command that was killed."""
+        self.results_dir = results_dir
+        left = notice(results_dir)
+        if left is not None and results_dir not in self._noticed:
+            self.screen.warn(left)
+        self._noticed.add(results_dir)
 
     def _sweep_name(self) -> str:
         """Runs of one command belong together: the report without `runs=` takes the latest such group."""

@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
 
+from harness.core.file_locks import hold
+
 ENTRY = struct.Struct("<BIqI")  # kind, request, instant in ns, length of the payload
 _SPILL_BYTES = 1 << 18
 
@@ -40,6 +42,7 @@ class Journal:
         self._pack = ENTRY.pack
         self._full: queue.SimpleQueue[bytearray | None] = queue.SimpleQueue()
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        hold(self._file)  # as long as somebody writes it
         self.failure: str | None = None
         self._writer = threading.Thread(target=self._write, name="journal", daemon=True)
         self._writer.start()

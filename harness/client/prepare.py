@@ -12,6 +12,7 @@ from harness.client.bodies import BodyStyle, request_head
 from harness.client.fanout import check_open_files
 from harness.client.job import ClientJob
 from harness.client.setup import Limits, Setup, Turn
+from harness.client.stored import Phase
 from harness.core.errors import HarnessError, UsageError
 from harness.core.requests import PlannedRequest
 from harness.load.check import check_load
@@ -63,13 +64,15 @@ def prepare(job: ClientJob) -> Prepared:
         temperature=job.temperature,
     )
     files = {
-        name: job.spool / f"{job.phase}.{name}" for name in ("bodies", "journal", "result", "history", "log")
+        name: job.spool / f"{job.phase}.{name}"
+        for name in ("asked", "bodies", "journal", "result", "history", "log")
     }
     sessions = _sessions(requests)
     try:
         job.spool.mkdir(parents=True, exist_ok=True)
         for stale in ("journal", "result"):
             files[stale].unlink(missing_ok=True)
+        Phase.of(job, requests).save(files["asked"])
         scale = job.load.replays if measured else None
         turns = _write_bodies(files["bodies"], style, requests, sessions, _names(job, requests), scale)
         history = _write_history(files["history"], job, style, requests, sessions)

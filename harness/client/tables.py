@@ -1,5 +1,6 @@
 """Outcomes as the two tables of a recorded run."""
 
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import pandas
 import pyarrow as pa
 from pandas.api.types import pandas_dtype
 
+from harness.client.asked import Asked
 from harness.client.outcome import Outcome
 from harness.client.tokens import TokenCount, count_tokens
 from harness.core.requests import PlannedRequest
@@ -19,7 +21,7 @@ _SAME_ROWS = 1 << 16
 
 
 def tables(
-    outcomes: Iterable[Outcome], requests: Sequence[PlannedRequest], phase: str, tokenizer: Tokenizer
+    outcomes: Iterable[Outcome], requests: Sequence[PlannedRequest | Asked], phase: str, tokenizer: Tokenizer
 ) -> tuple[pandas.DataFrame, pandas.DataFrame]:
     """The two tables of one phase; `raw.request` of an outcome is a position in `requests`.
 
@@ -27,25 +29,27 @@ def tables(
     """
     rows: list[dict[str, Any]] = []
     estimated: list[bool] = []
-    instants: list[np.ndarray] = [np.empty(0, np.int64)]
-    tokens: list[np.ndarray] = [np.empty(0, np.int32)]
+    instants, tokens = array("q"), array("i")  # these grow in place, and leave no holes of what they were
     for outcome in outcomes:
         request = requests[outcome.raw.request]
         count = count_tokens(outcome, tokenizer)
         rows.append(_row(outcome, request, phase, count))
         estimated.append(count.estimated)
-        instants.append(outcome.ns)
-        tokens.append(count.per_event.astype(np.int32))
-    ns = np.concatenate(instants)
-    order = np.argsort(ns, kind="stable")
+        instants.frombytes(outcome.ns.tobytes())
+        tokens.frombytes(count.per_event.astype(np.int32).tobytes())
     counts = [row["events"] for row in rows]
+    index = np.array([row["index"] for row in rows], np.int32)
+    order = np.argsort(np.frombuffer(instants, np.int64), kind="stable").astype(np.uint32)
+    ns = np.frombuffer(instants, np.int64)[order]
+    del instants  # there may be millions of rows
     events = {
         "phase": _same(phase, len(ns)),
-        "index": np.repeat(np.array([row["index"] for row in rows], np.int32), counts)[order],
-        "ns": ns[order],
-        "tokens": np.concatenate(tokens)[order],
+        "index": np.repeat(index, counts)[order],
+        "ns": ns,
+        "tokens": np.frombuffer(tokens, np.int32)[order],
         "estimated": np.repeat(np.array(estimated, bool), counts)[order],
     }
+    del order, tokens
     event_table = _table(events, EVENT_COLUMNS)
     columns = {name: [row[name] for row in rows] for name in REQUEST_COLUMNS}
     return _table(columns, REQUEST_COLUMNS), event_table
@@ -63,7 +67,7 @@ def _table(columns: Mapping[str, Any], dtypes: Mapping[str, str]) -> pandas.Data
     return pandas.DataFrame(series, copy=False)
 
 
-def _row(outcome: Outcome, request: PlannedRequest, phase: str, count: TokenCount) -> dict[str, Any]:
+def _row(outcome: Outcome, request: PlannedRequest | Asked, phase: str, count: TokenCount) -> dict[str, Any]:
     raw, answer, ns = outcome.raw, outcome.answer, outcome.ns
     return {
         "phase": phase,

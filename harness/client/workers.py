@@ -10,13 +10,12 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import IO, Any
 
-import orjson
-
 import harness
 from harness.client import counters as count
 from harness.client.job import Progress
 from harness.client.permits import SharedPermits
 from harness.client.setup import Setup, send_setup
+from harness.client.stored import read_result
 
 _POLL_S = 0.1
 _POLL_UNTIL_READY_S = 0.005
@@ -73,11 +72,7 @@ class Worker:
 
     def result(self) -> dict[str, Any]:
         """What it left; empty if it left nothing."""
-        try:
-            result: dict[str, Any] = orjson.loads(Path(self.setup.result).read_bytes())
-        except FileNotFoundError:
-            return {}
-        return result
+        return read_result(Path(self.setup.result))
 
     def failure(self, interrupted: bool) -> str | None:
         """Why it ended otherwise than it should; an interruption explains any exit code."""

@@ -1,6 +1,7 @@
 """Writing a run: collected in a hidden folder beside its place, renamed in one step.
 
-A reader sees all of a run or nothing. A writer that is killed leaves a hidden folder that nobody lists.
+A reader sees all of a run or nothing. A writer that is killed leaves a hidden folder that nobody lists
+(`harness.records.unfinished`); a lock, which dies with its holder, tells it from one that is being written.
 """
 
 import os
@@ -13,12 +14,15 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from harness.core.errors import RecordError
+from harness.core.file_locks import hold, take_over
 from harness.records.schema import EVENT_COLUMNS, REQUEST_COLUMNS, SCHEMA, STATUSES, TELEMETRY_COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _TABLES = {"requests": REQUEST_COLUMNS, "events": EVENT_COLUMNS, "telemetry": TELEMETRY_COLUMNS}
+LOCK = Path("scratch", "lock")
+BEGUN = Path("scratch", "begun.json")
 _JSON = orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
 
 
@@ -30,13 +34,46 @@ class RunWriter:
     """
 
     def __init__(self, results_dir: Path, run_id: str) -> None:
+        self._name(results_dir, run_id)
+        starting = self.final.with_name(f".{run_id}.starting")
+        try:
+            (starting / "scratch").mkdir(parents=True)
+            self._lock: int | None = os.open(starting / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+            hold(self._lock)
+            starting.rename(self.folder)  # whoever sees the folder sees it locked
+        except OSError as error:
+            shutil.rmtree(starting, ignore_errors=True)
+            raise _cannot_write(self.folder, error) from error
+
+    @classmethod
+    def take_over(cls, results_dir: Path, run_id: str) -> "RunWriter":
+        """Go on where a writer was killed. Raises RecordError where it may still live.
+
+        Not for use as a context manager: what could not be finished stays as it was.
+        """
+        writer = cls.__new__(cls)
+        writer._name(results_dir, run_id)
+        writer._lock = take_over(writer.folder / LOCK)
+        if writer._lock is None:
+            raise RecordError(
+                f"{writer.folder} is being written by a run that still lives. Wait for its end."
+            )
+        return writer
+
+    def _name(self, results_dir: Path, run_id: str) -> None:
         self.run_id = run_id
         self.final = results_dir / "runs" / run_id
-        self.folder = self.final.with_name(f".{run_id}.writing")
+        self.folder = hidden_folder(results_dir, run_id)
         if self.final.exists():
             raise RecordError(f"{self.final} is there already. Runs are never overwritten: remove it first.")
+
+    def begin(self, record: Mapping[str, Any]) -> None:
+        """Keep what is known before anything is measured, for `harness.recover`. Raises RecordError."""
         try:
-            self.scratch.mkdir(parents=True)
+            _write_durably(
+                self.folder / BEGUN,
+                orjson.dumps({"schema": SCHEMA} | dict(record), default=str, option=_JSON),
+            )
         except OSError as error:
             raise _cannot_write(self.folder, error) from error
 
@@ -75,6 +112,7 @@ class RunWriter:
                 self._write(whole, tables)
             shutil.rmtree(self.scratch, ignore_errors=True)
             self.folder.rename(self.final)
+            self.close()
         except OSError as error:
             raise _cannot_write(self.folder, error) from error
         return self.final
@@ -82,6 +120,13 @@ class RunWriter:
     def discard(self) -> None:
         """Leave nothing behind; harmless after `finish`."""
         shutil.rmtree(self.folder, ignore_errors=True)
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the folder; harmless if it was let go before."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def __enter__(self) -> "RunWriter":
         return self
@@ -102,6 +147,11 @@ class RunWriter:
 
         path = self.folder / f"{name}.parquet"
         typed(table, _TABLES[name]).to_parquet(path, index=False, compression="zstd")
+
+
+def hidden_folder(results_dir: Path, run_id: str) -> Path:
+    """Where a run is while it is written."""
+    return results_dir / "runs" / f".{run_id}.writing"
 
 
 def _write_durably(path: Path, data: bytes) -> None:

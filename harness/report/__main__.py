@@ -68,6 +68,10 @@ def main(arguments: list[str]) -> int:
 def execute(request: Request) -> None:
     """Do what was asked; prints the table, one sentence and the path."""
     from harness.records.reader import find_runs, latest_runs, list_runs
+    from harness.records.unfinished import notice
+
+    if (left := notice(request.results_dir)) is not None:
+        print(f"Warning: {left}", file=sys.stderr)
 
     if request.action == "list":
         names = list_runs(request.results_dir)

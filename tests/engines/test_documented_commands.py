@@ -37,7 +37,13 @@ RUN_ELSEWHERE = (
     (r"export OPENAI_API_KEY", "a setting"),
     (r"sudo apt-get", "the browser's packages are installed by .ci/run"),
 )
-HEAVY = ("backend=vllm", "backend=sglang", "backend=tensorrt_llm", "experiment=engines")
+HEAVY = (
+    "backend=vllm",
+    "backend=sglang",
+    "backend=tensorrt_llm",
+    "backend.weight_dtype=int8",
+    "experiment=engines",
+)
 SMALL = ["load.warmup=1", "load.requests=3"]
 SMALL_QUALITY = ["quality.perplexity.tokens=120", "quality.perplexity.window=60"]
 
@@ -165,6 +171,14 @@ def test_report_commands(tmp_path: Path):
         arguments = [word.replace("ID", first) for word in shlex.split(command)[2:]]
         done = run(arguments, tmp_path)
         assert done.status == 0, f"{command}: {done.err}"
+
+
+def test_recover_commands(tmp_path: Path):
+    shown = [command for command in commands() if command.startswith("python -m harness.recover")]
+    assert shown
+    for command in shown:
+        done = run(shlex.split(command)[2:], tmp_path)
+        assert done.status == 0 and "no killed run" in done.out, done.err
 
 
 def test_the_server_by_hand(tmp_path: Path):
