@@ -13,7 +13,7 @@ from workloads.file import replay, save_plan
 from workloads.options import FileOptions, TraceWorkloadOptions, WorkloadOptions
 from workloads.pool import split_pools
 from workloads.sharing import with_shared_prefixes
-from workloads.trace import held_by_trace
+from workloads.trace import rows_for_sessions
 
 # A workload is a module with draw(options, drawing) -> Plan, imported when it is asked for.
 _MODULES = {
@@ -49,14 +49,15 @@ def draw_plan(
     return plan
 
 
-def recorded_requests(options: WorkloadOptions) -> tuple[int, int] | None:
-    """Requests and sessions that a recorded trace holds for these options; None where as many are drawn as one likes.
+def recorded_requests(options: WorkloadOptions) -> tuple[int, ...] | None:
+    """How many requests of a recorded trace its first session takes, its first two, and so on to all of them; None
+    where as many are drawn as one likes.
 
     Raises UsageError for a trace that cannot be read.
     """
     if not isinstance(options, TraceWorkloadOptions):
         return None
-    return held_by_trace(options)
+    return rows_for_sessions(options)
 
 
 def _drawn(

@@ -14,6 +14,7 @@ the trace does not say when that came: the request) and the row.
 import hashlib
 from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 
 from harness.core.errors import UsageError
@@ -69,10 +70,13 @@ def draw(options: TraceWorkloadOptions, drawing: Drawing) -> Plan:
     return Plan("trace", drawing.seed, tuple(requests), tuple(warmup), sources)
 
 
-def held_by_trace(options: TraceWorkloadOptions) -> tuple[int, int]:
-    """Requests and sessions of the slice that is asked for."""
+def rows_for_sessions(options: TraceWorkloadOptions) -> tuple[int, ...]:
+    """How many rows of the slice asked for hold the first session whole, how many the first two, and so on to all."""
     rows = _slice(read_trace(_path(options), options.format), options)
-    return len(rows), len({session.number for session in _in_sessions(list(rows), options.sessions)})
+    ends: dict[int, int] = {}
+    for count, session in enumerate(_in_sessions(list(rows), options.sessions), start=1):
+        ends[session.number] = count
+    return tuple(accumulate(ends.values(), max))
 
 
 def _path(options: TraceWorkloadOptions) -> Path:

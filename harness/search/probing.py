@@ -75,6 +75,20 @@ def next_of(load: ProbeOptions) -> Next:
     raise TypeError(f"load={load.name} has no order of values")
 
 
+def requests_for(sessions: float, by_chance: bool, turns: float, held: Sequence[int] | None) -> int:
+    """How many requests to draw for a probe in which so many sessions are expected.
+
+    by_chance: arrivals are random, so that more can come. turns: requests a session has. held: of a trace instead,
+    how many requests its first sessions take, by their number; each that can be sent is drawn with all its turns.
+    """
+    most = max(1, sessions * _SPARE)
+    if by_chance:
+        most = max(most, sessions + _DEVIATIONS * math.sqrt(sessions))
+    if held is None:
+        return math.ceil(most * turns)
+    return held[min(math.ceil(most), len(held)) - 1]
+
+
 def derived_seed(seed: int, probe: int) -> int:
     """A seed of each probe's own, so that no two send the same prompts."""
     digest = hashlib.sha256(f"{seed}/probe/{probe}".encode()).digest()
@@ -93,29 +107,24 @@ class _Series:
     probes: list[Probe] = field(default_factory=list)
     broken_off: bool = True  # until it came to its end
     _turns: float = 1.0  # requests a session, on average
-    _held: int | None = None  # requests of a trace
+    _held: Sequence[int] | None = None  # requests that the first sessions of a trace take, by their number
 
     def next_value(self) -> float | None:
         return next_of(self.load)(self.probes)
 
     def look_at_workload(self) -> None:
         """Learn how much a recorded trace holds. Raises UsageError where it cannot be read."""
-        held = recorded_requests(self.config.workload)
-        if held is not None:
-            self._held, self._turns = held[0], held[0] / held[1]
+        self._held = recorded_requests(self.config.workload)
 
     def config_of(self, value: float) -> Config:
         """The configuration of the next probe, as an ordinary run."""
         workload = self.config.workload
         sessions = self.load.sessions(value)
         if sessions is not None and (workload.requests is not None or self._held is not None):
-            most = sessions * _SPARE
-            if self.load.probe(value).open_loop:  # by chance more come than are expected
-                most = max(most, sessions + _DEVIATIONS * math.sqrt(sessions))
-            wanted = max(1, math.ceil(most * self._turns))
+            by_chance = self.load.probe(value).open_loop
+            wanted = requests_for(sessions, by_chance, self._turns, self._held)
             wanted = min(wanted, self.load.requests) if self.load.requests is not None else wanted
-            # a trace holds as many as it holds, and a probe need not draw more of it than it can send
-            wanted = max(workload.requests or 0, wanted) if self._held is None else min(self._held, wanted)
+            wanted = max(workload.requests or 0, wanted) if self._held is None else wanted
             workload = replace(workload, requests=wanted)
         seed = derived_seed(self.config.seed, len(self.probes))
         return replace(self.config, seed=seed, load=self.load.probe(value), workload=workload)

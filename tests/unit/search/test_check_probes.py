@@ -10,7 +10,7 @@ from harness.core.errors import UsageError
 from harness.load.check import check_load
 from harness.search.check import check_probes
 from harness.search.options import ProbeOptions, SearchOptions
-from harness.search.probing import derived_seed, next_of
+from harness.search.probing import derived_seed, next_of, requests_for
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -83,3 +83,15 @@ def test_no_two_probes_share_a_seed() -> None:
     seeds = {derived_seed(seed, probe) for seed in range(20) for probe in range(20)}
     assert len(seeds) == 400
     assert derived_seed(0, 0) == derived_seed(0, 0)
+
+
+def test_requests_are_drawn_for_what_chance_may_bring() -> None:
+    assert requests_for(100, True, 2.0, None) == 280  # four deviations more
+    assert requests_for(100, False, 2.0, None) == 240
+    assert requests_for(0, True, 1.0, None) == 1
+
+
+def test_sessions_of_a_trace_are_drawn_with_all_their_turns() -> None:
+    """Its first session may be the longest by far, and turns of several sessions may come in between each other."""
+    held = [400, 400, *range(403, 500)]
+    assert [requests_for(sessions, False, 1.0, held) for sessions in (0, 1, 10, 1e6)] == [400, 400, 412, 499]

@@ -244,7 +244,7 @@ def test_a_slice_cuts_sessions_at_its_ends(tmp_path: Path, tokenizer: Tokenizer)
         recorded_requests(workload_options("trace", path=str(path), **more))
         for more in ({}, {"first": 1, "requests": 2}, {"sessions": False})
     ]
-    assert held == [(4, 2), (2, 2), (4, 4)]
+    assert held == [(4, 4), (1, 2), (1, 2, 3, 4)]
     assert recorded_requests(workload_options("chat")) is None
 
 
