@@ -29,6 +29,11 @@ def versions_here(packages: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
+def all_here(packages: tuple[str, ...]) -> bool:
+    """Whether the harness's own interpreter has every one of them."""
+    return len(versions_here(packages)) == len(packages)
+
+
 @cache
 def versions_of(python: str, packages: tuple[str, ...]) -> dict[str, str]:
     """Those of the interpreter `python`; missing ones are left out. Raises UsageError where it does not run."""

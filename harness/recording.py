@@ -118,6 +118,7 @@ def figures(
             client_cpu_share=measurement.client.get("cpu_share"),
             client_cores=cores_used(measurement.client),
             event_loop_lag_ms=measurement.client.get("lag_p99_ms"),
+            kernel_stamps=measurement.client.get("stamps") == "kernel",
             even_load=load.even,
             **known,
         )

@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 from backends.base import Capabilities
 from backends.engine_adapter import EngineAdapter
 from backends.environment import Recipe
-from backends.package_versions import versions_here
+from backends.package_versions import all_here
 from backends.registry import adapter_class, backend_names
 from harness.config import register_schemas
 from harness.core.errors import UsageError
@@ -37,7 +37,7 @@ class Offer:
 
     def embedded(self) -> bool:
         """Whether the interpreter that runs this has it."""
-        return len(versions_here(self.recipe.packages)) == len(self.recipe.packages)
+        return all_here(self.recipe.packages)
 
     def install_command(self, converter: str | None = None) -> str:
         """What makes or mends its environment."""

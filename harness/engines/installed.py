@@ -1,7 +1,7 @@
 """Which engines are there to be run, for `experiment=engines`; cheap, and started by no import of an engine."""
 
 from backends.engine_adapter import EngineAdapter
-from backends.package_versions import versions_here
+from backends.package_versions import all_here
 from backends.registry import adapter_class, backend_names
 from harness.core.errors import UsageError
 
@@ -22,7 +22,4 @@ def installed_engines() -> tuple[str, ...]:
 def _installed(kind: type) -> bool:
     if not issubclass(kind, EngineAdapter):  # a server that runs already
         return False
-    return any(
-        recipe.installed() or len(versions_here(recipe.packages)) == len(recipe.packages)
-        for recipe in kind.recipes.values()
-    )
+    return any(recipe.installed() or all_here(recipe.packages) for recipe in kind.recipes.values())

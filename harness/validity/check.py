@@ -18,12 +18,12 @@ class Evidence:
     their own.
     client_cpu_share: CPU of the measuring process as a share of one core, over the window; of several, the
     busiest one's. client_cores: that of all of them together.
-    event_loop_lag_ms: p99 of how late its event loop woke up. engine_alive: it still answered when the
+    event_loop_lag_ms: p99 of how late its event loop woke up. kernel_stamps: what arrived has the kernel's instant,
+    whenever the client read it. engine_alive: it still answered when the
     window had closed (None: somebody else's server was not asked). shareable_prompt_tokens: prompt tokens
     that the plan itself lets a prefix cache find (`prefixes.shareable_tokens`). client_capacity: what a
     calibration of this machine found, None where there was none. client_lacks: what the client had then and did
-    not have in this run. even_load: the load meant to be the same from
-    the first request to the last.
+    not have in this run. even_load: the load meant to be the same from the first request to the last.
     """
 
     requests: pd.DataFrame
@@ -34,6 +34,7 @@ class Evidence:
     client_cpu_share: float | None = None
     client_cores: float | None = None
     event_loop_lag_ms: float | None = None
+    kernel_stamps: bool = False
     engine_alive: bool | None = None
     shareable_prompt_tokens: int | None = None
     client_capacity: Capacity | None = None
@@ -45,14 +46,15 @@ class Evidence:
 class Outcome:
     """What a check found.
 
-    ok None: it could not be evaluated, and `why` says the reason. limit: in place of the declared one,
-    where it depends on the run.
+    ok None: it could not be evaluated, and `why` says the reason. limit, spoils: in place of the declared ones,
+    where they depend on the run.
     """
 
     ok: bool | None
     value: float | None = None
     limit: float | None = None
     why: str | None = None
+    spoils: tuple[str, ...] | None = None
 
 
 def not_known(why: str) -> Outcome:
@@ -89,7 +91,7 @@ class Check:
             "value": outcome.value,
             "limit": self.limit if outcome.limit is None else outcome.limit,
             "unit": self.unit,
-            "spoils": list(self.spoils),
+            "spoils": list(self.spoils if outcome.spoils is None else outcome.spoils),
             "advice": self.advice,
             "why": outcome.why,
         }

@@ -73,7 +73,9 @@ _ENDPOINT: dict[str, Any] = {
 
 def openvino(**changes: Any) -> OpenVinoBackend:
     """An OpenVINO backend, small and exact (f32 KV) unless told otherwise."""
-    return OpenVinoBackend(OpenVinoOptions(name="openvino", **{**_COMMON, **_OPENVINO, **_EVICTION, **changes}))
+    return OpenVinoBackend(
+        OpenVinoOptions(name="openvino", **{**_COMMON, **_OPENVINO, **_EVICTION, **changes})
+    )
 
 
 def onnxruntime(**changes: Any) -> OnnxRuntimeBackend:

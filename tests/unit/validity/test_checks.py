@@ -163,6 +163,14 @@ def test_event_loop_lag(lag: float | None, ok: bool | None):
     assert verdict("event_loop_lag", event_loop_lag_ms=lag)["ok"] is ok
 
 
+def test_a_late_client_spoils_what_it_sends_and_only_without_the_kernels_instants_what_it_reads():
+    late = verdict("event_loop_lag", event_loop_lag_ms=11.0, kernel_stamps=True)
+    assert (late["ok"], late["spoils"]) == (False, ["ttft_ms", "e2e_ms"])
+    assert {"tpot_ms", "itl_ms", "ttft_from_send_ms"} <= set(
+        verdict("event_loop_lag", event_loop_lag_ms=11.0)["spoils"]
+    )
+
+
 @pytest.mark.parametrize(
     ("stretch", "never_sent", "ok"),
     [(1.0, 0, True), (1.1, 0, True), (1.2, 0, False), (1.0, 2, True), (1.0, 4, False)],
