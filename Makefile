@@ -33,7 +33,7 @@ test-unit: $(DEV_STAMP) ## Unit tests only: no browser, no engine
 	$(BIN)/python -m pytest tests/unit
 
 # Engines whose environment is gigabytes and whose start takes minutes; make test-engines ENGINES=vllm for some of them.
-ENGINES ?= vllm
+ENGINES ?= vllm,sglang
 comma := ,
 
 test-engines: $(DEV_STAMP) ## Install the heavy engines and run the conformance suite against each (PYTEST_ARGS=…)
