@@ -107,11 +107,16 @@ def arrivals() -> Figures:
     rate = 200.0
     load = Load("", round(60 * rate), 5, 2_000, kind="poisson", options={"rate": rate, "duration_s": 60.0})
     run = drive(load)
-    sent = np.sort(run.measurement.requests["sent_ns"].dropna().to_numpy()) / 1e9
-    fit = kstest(np.diff(sent), "expon", args=(0, 1 / rate))
+
+    def fit(instants: str) -> float:
+        """Whether the gaps could be of a Poisson process. Of 12,000, a jitter of 0.2 ms in the sends is seen."""
+        seconds = np.sort(run.measurement.requests[instants].dropna().to_numpy()) / 1e9
+        return float(kstest(np.diff(seconds), "expon", args=(0, 1 / rate)).pvalue)
+
     return {
         "schedule lag, p99 (ms)": run.reading.lag_p99_ms or 0.0,
-        "Kolmogorov-Smirnov p-value ≥": float(fit.pvalue),
+        "Kolmogorov-Smirnov p-value ≥": fit("sent_ns"),
+        "the same of the schedule": fit("scheduled_ns"),
         "requests lost": run.reading.errors.lost,
     }
 
