@@ -28,7 +28,7 @@ _RECIPES = {
         # Its own requirements ask for CUDA, and for another PyTorch than the one with a build for CPUs.
         alone=("sglang==0.5.23",),
         overlay="sglang-cpu",
-        megabytes=2200,
+        megabytes=3500,
     ),
     "cuda": Recipe(
         name="sglang-cuda",
