@@ -39,7 +39,8 @@ comma := ,
 test-engines: $(DEV_STAMP) ## Install the heavy engines and run the conformance suite against each (PYTEST_ARGS=…)
 	@set -e; for engine in $(subst $(comma), ,$(ENGINES)); do \
 	  $(BIN)/python -m harness.engines action=install engine=$$engine; done
-	$(BIN)/python -m pytest tests/engines/test_conformance.py --engines $(ENGINES) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/engines/test_conformance.py tests/engines/test_openvino_export.py \
+	  --engines $(ENGINES) $(PYTEST_ARGS)
 
 lint: $(DEV_STAMP) ## Style, types and the rules of which room may import which
 	$(BIN)/ruff check .
