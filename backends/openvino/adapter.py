@@ -21,7 +21,7 @@ _RECIPE = Recipe(
     packages=("openvino", "openvino-genai", "openvino-tokenizers"),
 )
 _UNVERIFIED = "OpenVINO on a {}: not verified on hardware"
-_EVICTS = "entries are evicted from the KV cache once an answer begins: recall sees it, perplexity does not"
+_EVICTS = "KV eviction, which perplexity does not see"
 
 
 class OpenVinoBackend(EngineAdapter):
