@@ -1,0 +1,226 @@
+"""What `backends.serving` costs: OpenVINO through the server against its pipeline driven directly, same tokens.
+
+    python benchmarks/serving_overhead.py [--check] [backend.KEY=VALUE …]
+
+Both are loaded, on the cores a run would give the engine; this process keeps to the client's. In each round one after
+the other answers 8 requests at once and some one by one (the order alternates), so that whatever else the machine
+does meets both. Medians over the rounds are printed: output tokens per second at 8 concurrent requests, time to first
+token at one. --check exits 1 where the server costs more than 5 % of the one or 5 ms of the other.
+"""
+
+import argparse
+import http.client
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import orjson
+from hydra import compose, initialize_config_module
+from omegaconf import OmegaConf
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from backends.base import LaunchSpec
+from backends.process import EngineProcess, free_port, wait_ready
+from backends.registry import make_backend
+from harness.config import register_schemas
+from harness.core.model_store import ModelSource, resolve
+from harness.cores import available_cores, share_cores
+
+CONCURRENT, PROMPT_TOKENS, OUTPUT_TOKENS = 8, 32, 32
+ALONE = 4  # requests a round that have the engine to themselves
+LARGEST_LOSS, LARGEST_DELAY_S = 0.05, 0.005
+
+
+@dataclass
+class Times:
+    """Seconds of one side: to the last token of all, and to the first token of one that is alone."""
+
+    eight: list[float] = field(default_factory=list)
+    first: list[float] = field(default_factory=list)
+
+    @property
+    def throughput(self) -> float:
+        """Output tokens per second at CONCURRENT requests."""
+        return CONCURRENT * OUTPUT_TOKENS / statistics.median(self.eight)
+
+    @property
+    def ttft_s(self) -> float:
+        """Seconds to the first token of a request that is alone."""
+        return statistics.median(self.first)
+
+
+class Side(Protocol):
+    """One way to the same pipeline."""
+
+    def ask(self, prompts: list[list[int]], tokens: int) -> dict[str, Any]:
+        """Answer all prompts at once: first_s, last_s and ids, as benchmarks/direct_openvino.py tells them."""
+        ...
+
+
+class Direct:
+    """The pipeline in a process of its own, asked over its standard input."""
+
+    def __init__(self, spec: LaunchSpec, cores: tuple[int, ...] | None) -> None:
+        script = Path(__file__).with_name("direct_openvino.py")
+        arguments = spec.argv[spec.argv.index("backends.serving") + 1 :]
+        self._process = subprocess.Popen(
+            [spec.argv[0], "-P", str(script), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **spec.env},
+            preexec_fn=lambda: os.sched_setaffinity(0, cores) if cores else None,
+        )
+        self._read()
+
+    def ask(self, prompts: list[list[int]], tokens: int) -> dict[str, Any]:
+        """See `Side`."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(orjson.dumps({"prompts": prompts, "tokens": tokens}) + b"\n")
+        self._process.stdin.flush()
+        return self._read()
+
+    def _read(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        message: dict[str, Any] = orjson.loads(self._process.stdout.readline())
+        return message
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
+
+
+class Served:
+    """The server, asked over a connection for each request."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    def ask(self, prompts: list[list[int]], tokens: int) -> dict[str, Any]:
+        """See `Side`."""
+        answers: list[list[int]] = [[] for _ in prompts]
+        instants: list[float] = []
+        connections = [http.client.HTTPConnection("127.0.0.1", self._port) for _ in prompts]
+        for connection in connections:
+            connection.connect()
+        started = time.perf_counter()
+        threads = [
+            threading.Thread(target=self._one, args=(connection, prompt, tokens, answer, instants))
+            for connection, prompt, answer in zip(connections, prompts, answers, strict=True)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return {"first_s": min(instants) - started, "last_s": max(instants) - started, "ids": answers}
+
+    @staticmethod
+    def _one(
+        connection: http.client.HTTPConnection,
+        prompt: list[int],
+        tokens: int,
+        answer: list[int],
+        instants: list[float],
+    ) -> None:
+        body = {"prompt": prompt, "max_tokens": tokens, "ignore_eos": True, "temperature": 0}
+        body |= {"stream": True, "return_token_ids": True}
+        connection.request("POST", "/v1/completions", orjson.dumps(body))
+        lines = []
+        for line in connection.getresponse():
+            if line.startswith(b"data: {"):
+                instants.append(time.perf_counter())
+                lines.append(line)
+        for line in lines:
+            answer.extend(orjson.loads(line[6:])["choices"][0]["token_ids"])
+        connection.close()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="exit 1 where the server costs more than allowed"
+    )
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("overrides", nargs="*", help="such as backend.dtype=bf16")
+    arguments = parser.parse_args()
+
+    register_schemas()
+    with initialize_config_module("conf", version_base="1.3"):
+        overrides = [
+            "backend=openvino",
+            "backend.kv_dtype=f32",
+            "backend.max_running=8",
+            *arguments.overrides,
+        ]
+        config = compose("config", [*overrides, "model=smollm2-135m"])
+    options: Any = OmegaConf.to_object(config.backend)
+    model = resolve(ModelSource(**OmegaConf.to_container(config.model)))  # type: ignore[arg-type]
+    backend = make_backend(options)
+    backend.check(model)
+    backend.prepare(model, lambda line: print(line, file=sys.stderr))
+    cores = share_cores(available_cores(), pin=True)
+    port = free_port()
+    spec = backend.launch(model, port, cores.engine_threads())
+    if spec is None:
+        parser.error("this backend is not started here")
+    if cores.client:
+        os.sched_setaffinity(0, cores.client)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        EngineProcess.start(spec, Path(folder) / "log", cores.engine) as process,
+        closing(Direct(spec, cores.engine)) as direct,
+    ):
+        wait_ready(backend.endpoint(model, port), backend, process, 180)
+        found = _measure({"direct": direct, "served": Served(port)}, arguments.rounds)
+    return _report(found["direct"], found["served"], arguments.check)
+
+
+def _measure(sides: dict[str, Side], rounds: int) -> dict[str, Times]:
+    """Both sides in turn; a first round warms up and is not counted. Their tokens must be equal."""
+    found = {name: Times() for name in sides}
+    chance = random.Random(0)
+    for number in range(rounds + 1):
+        prompts = [[chance.randrange(1000, 40000) for _ in range(PROMPT_TOKENS)] for _ in range(CONCURRENT)]
+        names = list(sides) if number % 2 else list(reversed(sides))
+        ids: list[Any] = []
+        print(f"round {number} of {rounds}", file=sys.stderr, flush=True)
+        for name in names:
+            eight = sides[name].ask(prompts, OUTPUT_TOKENS)
+            alone = [sides[name].ask([prompt], 2) for prompt in prompts[:ALONE]]
+            ids.append((eight["ids"], [answer["ids"] for answer in alone]))
+            if number:
+                found[name].eight.append(eight["last_s"])
+                found[name].first += [answer["first_s"] for answer in alone]
+        if ids[0] != ids[1]:
+            raise SystemExit("The two sides generated different tokens: their times cannot be compared.")
+    return found
+
+
+def _report(direct: Times, served: Times, check: bool) -> int:
+    loss = 1 - served.throughput / direct.throughput
+    delay_s = served.ttft_s - direct.ttft_s
+    print(
+        f"output tokens/s at {CONCURRENT}: direct {direct.throughput:.1f}, served {served.throughput:.1f}, "
+        f"lost {loss:.1%} (at most {LARGEST_LOSS:.0%})"
+    )
+    print(
+        f"TTFT at one: direct {direct.ttft_s * 1000:.1f} ms, served {served.ttft_s * 1000:.1f} ms, "
+        f"{delay_s * 1000:+.1f} ms (at most {LARGEST_DELAY_S * 1000:.0f})"
+    )
+    return int(check and (loss > LARGEST_LOSS or delay_s > LARGEST_DELAY_S))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
