@@ -45,6 +45,8 @@ python -m harness.report 'runs=[ID,ID]'
     a report from recorded runs
 python -m harness.engines
     which engines there are, which are installed here, and how to install one
+python -m harness.plan users=80 context=4000
+    what fits on a device, how fast it could be and what it costs, calculated
 
 Choices (GROUP=CHOICE; any key below one is set as GROUP.KEY=VALUE):
 """

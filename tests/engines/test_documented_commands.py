@@ -19,6 +19,7 @@ from harness.engines.catalogue import default_offer
 from tests.support.command_line import ROOT, records, run
 from tests.support.fixtures import scripted_server
 from tests.support.model import embedded_model
+from tests.support.synthetic_runs import write_run
 
 pytestmark = pytest.mark.engine
 
@@ -148,6 +149,16 @@ def test_engine_commands(tmp_path: Path):
             done = run(["harness.engines", *arguments], tmp_path)
             assert done.status == 0, done.err
             assert "openvino" in done.out
+
+
+def test_plan_commands(tmp_path: Path):
+    shown = [command for command in commands() if command.startswith("python -m harness.plan")]
+    assert len(shown) > 3
+    write_run(tmp_path / "results", "r1", config={"model": {"name": "smollm2-135m"}})
+    for command in shown:
+        arguments = [word.replace("ID", "r1") for word in shlex.split(command)[2:]]
+        done = run(arguments, tmp_path)
+        assert done.status == 0, f"{command}: {done.err}"
 
 
 def test_report_commands(tmp_path: Path):

@@ -1,0 +1,1 @@
+"""The configuration of `python -m harness.plan`: models, hardware and policies as data."""
