@@ -37,7 +37,7 @@ def checked(key: str, dtype: str, group: int | None, scale_bytes: float) -> Prec
         raise UsageError(f"{key}_dtype={dtype} is unknown: choose one of {', '.join(BYTES_PER_VALUE)}.")
     if group is not None and group < 1:
         raise UsageError(f"{key}_group={group}: at least 1 value shares a scale; null means none is counted.")
-    if group is not None and scale_bytes <= 0:
+    if group is not None and not 0 < scale_bytes < float("inf"):
         raise UsageError(
             f"{key}_scale_bytes={scale_bytes:g}: a scale takes some bytes, 2 for a 16-bit one; "
             f"without scales set {key}_group=null."

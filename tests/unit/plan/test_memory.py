@@ -137,6 +137,7 @@ def test_where_the_weights_alone_are_too_much_fewer_users_is_no_remedy():
         (["kv_group=32"], "no scales"),
         (["kv_dtype=int4", "kv_group=0"], "kv_group=0"),
         (["kv_dtype=int4", "kv_group=32", "kv_scale_bytes=0"], "kv_scale_bytes"),
+        (["kv_dtype=int4", "kv_group=32", "kv_scale_bytes=nan"], "kv_scale_bytes"),
         (["policy=tokens", "policy.tokens=0"], "policy.tokens"),
         (["policy=fraction", "policy.fraction=1.5"], "policy.fraction"),
         (["hardware.price_per_hour=0"], "price is above 0"),
