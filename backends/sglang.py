@@ -96,7 +96,7 @@ class SglangBackend(EngineAdapter):
             return ()  # its owner knows what it computes with
         if self.device_kind == "cuda":
             return ("SGLang on CUDA: not verified on hardware",)
-        if self._attention() == _REFERENCE:
+        if self._attention() == _REFERENCE or self.options.python is None:
             return ("SGLang on a CPU: reference kernels, speeds are not representative",)
         return ()
 
@@ -117,6 +117,12 @@ class SglangBackend(EngineAdapter):
         elif ranks > 1:
             raise UsageError(
                 f"backend.tensor_parallel={ranks}: on a CPU SGLang needs its own kernels for that. Use 1."
+            )
+        elif self._attention() != _REFERENCE and options.python is None:
+            # SGLang would compute by PyTorch all the same, and the figures would not be marked.
+            raise UsageError(
+                f"backend.attention={self._own.attention}: the environment for CPUs has no kernels but PyTorch's. "
+                "Leave it out, or name an environment that has them: backend.python=ENVIRONMENT/bin/python"
             )
         self._check_context(model)
 

@@ -8,7 +8,7 @@ from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from harness.config import TAKEN_TOGETHER
+from harness.config import SCHEMAS, TAKEN_TOGETHER
 from harness.core.errors import HarnessError, RecordError, UsageError
 from harness.help import GROUPS, choices_of
 
@@ -57,6 +57,12 @@ def _unknown_key(key: str) -> str:
     parent, _, name = key.rpartition(".")
     group = key.split(".")[0]
     siblings = sorted(_known_keys(parent))
+    if parent == group and group in SCHEMAS and name in siblings:
+        # A key of the group, but not of the choice that was made: whose it is helps, not a similar name.
+        owners = [
+            choice for choice, schema in SCHEMAS[group].items() if name in set(OmegaConf.structured(schema))
+        ]
+        return f"The chosen {group} has no {key}. It belongs to {group}={' or '.join(owners)}; leave it out."
     close = difflib.get_close_matches(name, siblings, n=1, cutoff=0.6)
     prefix = f"{parent}." if parent else ""
     hint = f" Did you mean {prefix}{close[0]}?" if close else ""
@@ -117,6 +123,9 @@ def _malformed(argument: str) -> str:
             f"{argument!r} is not of the form KEY=VALUE. For example: python -m harness workload=rag "
             "(or --help for everything)"
         )
+    if "=[" in argument:
+        hint = "Quote words of a list twice, since the shell takes one: \"KEY=['--a=b']\""
+        return f"{argument!r} cannot be read. {hint}"
     return f"{argument!r} cannot be read. Quote a value with special characters: \"KEY='some, value'\""
 
 

@@ -37,15 +37,16 @@ def check_eviction(options: OpenVinoOptions) -> None:
     if options.eviction_keep is None:
         return
     block = block_tokens(options.device or "")
+    fixed = options.eviction_start + options.eviction_recent
     for key in ("eviction_keep", "eviction_start", "eviction_recent"):
         value = getattr(options, key)
         if value < 1 or value % block:
-            fitting = max(block, round(value / block) * block)
+            least = fixed // block * block + block if key == "eviction_keep" else block
+            fitting = max(least, round(value / block) * block)
             raise UsageError(
                 f"backend.{key}={value}: on {options.device} OpenVINO evicts whole blocks of {block} tokens. "
                 f"Choose a multiple of {block}, such as {fitting}."
             )
-    fixed = options.eviction_start + options.eviction_recent
     if options.eviction_keep <= fixed:
         raise UsageError(
             f"backend.eviction_keep={options.eviction_keep} leaves nothing to choose from: eviction_start and "

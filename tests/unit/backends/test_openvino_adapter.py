@@ -39,6 +39,10 @@ _MODEL = ModelFiles("tiny", Path("/models/tiny.gguf"), Path("/models"), _GEOMETR
         ({"weight_dtype": "fp8"}, r"backend\.weight_dtype=fp8.*f32 or f16 or int8 or int4"),
         ({"eviction_keep": 1000}, r"backend\.eviction_keep=1000.*multiple of 32, such as 992"),
         (
+            {"eviction_keep": 100},
+            r"backend\.eviction_keep=100: .*such as 192",
+        ),  # 32 + 128 stay whatever comes
+        (
             {"eviction_keep": 512, "eviction_start": 0},
             r"backend\.eviction_start=0.*multiple of 32, such as 32",
         ),

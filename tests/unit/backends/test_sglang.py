@@ -43,6 +43,7 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"device": "cuda", "dtype": "bf16", "kv_dtype": "bf16"}, r"cuda.*no NVIDIA GPU.*cpu"),
         ({"device": "npu"}, r"backend\.device=npu.*cpu or cuda"),
         ({"tensor_parallel": 2}, r"backend\.tensor_parallel=2.*Use 1"),
+        ({"attention": "intel_amx"}, r"backend\.attention=intel_amx: .*no kernels.*backend\.python="),
         ({"prefill_chunk": None}, r"backend\.prefill_chunk=null"),
         ({"prefill_chunk": 0}, r"backend\.prefill_chunk=0"),
         ({"context_length": 8187}, r"backend\.context_length=8187.*at most 8186"),
@@ -162,7 +163,9 @@ def test_the_environment_made_for_a_cpu_starts_what_it_brings(
 
 def test_speeds_of_reference_kernels_are_marked_wherever_they_are_shown() -> None:
     assert "not representative" in sglang().capabilities().caveats[0]
-    assert sglang(attention="intel_amx").capabilities().caveats == ()
+    own = {"attention": "intel_amx", "python": sys.executable}
+    assert sglang(**own).capabilities().caveats == ()
+    assert "not representative" in sglang(attention="intel_amx").capabilities().caveats[0]
     assert sglang(base_url="http://127.0.0.1:1").capabilities().caveats == ()
     assert "not verified on hardware" in sglang(device="cuda").capabilities().caveats[0]
 
