@@ -57,8 +57,8 @@ def prepare(config: Config, screen: Screen, busiest: LoadOptions | None = None) 
     with screen.phase(f"Model {config.model.name}") as detail:
         model = resolve(config.model.source(), detail)
         backend.check(model)
-        check_quality(config.quality, backend, model.geometry)
         tokenizer = model.tokenizer()
+        check_quality(config.quality, backend, model.geometry, tokenizer, config.seed)
     plan = draw(config, model, tokenizer, screen)
     # Last, since it may take minutes: all that can be wrong in what was asked for is known by then.
     if config.backend.base_url is None:

@@ -17,6 +17,7 @@ _TYPES = (
     (r"converted to Integer|valid int", "a whole number"),
     (r"converted to Float|valid float", "a number"),
     (r"valid bool", "true or false"),
+    (r"is not a ListConfig", "a list in brackets, such as [1,2]"),
 )
 
 
@@ -46,6 +47,7 @@ def explain(error: Exception) -> HarnessError:
         (r"Key '([^']+)' (?:is )?not in", _unknown_key),
         (r"Error merging override (\S+)", _wrong_type(error)),
         (r"Ambiguous value for argument '([^']+)'", _several_values),
+        (r"^schema/(\w+)@\S+ appears more than once", _named_twice),
     ):
         if match := re.search(pattern, text):
             return UsageError(explanation(match.group(1)))
@@ -105,6 +107,10 @@ def _schemas(group: str) -> Iterator[DictConfig]:
 
 def _several_values(argument: str) -> str:
     return f"{argument}: these are several values. To run one for each, put -m first: python -m harness -m {argument}"
+
+
+def _named_twice(group: str) -> str:
+    return f"{group}= names a choice twice. Name each once: {', '.join(choices_of(group))}."
 
 
 def _unknown_choice(place: str) -> str:

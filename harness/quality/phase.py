@@ -32,8 +32,14 @@ _PYTHON_DOCUMENTATION = CorpusOptions(
 Say = Callable[[str], None]
 
 
-def check_quality(options: QualityOptions, backend: Backend, model: ModelGeometry) -> None:
+def check_quality(
+    options: QualityOptions, backend: Backend, model: ModelGeometry, tokenizer: Tokenizer, seed: int
+) -> None:
     """Raise UsageError for options that cannot be measured, before anything starts."""
+    if options.asked() and options.chunk is not None and options.chunk < 1:
+        raise UsageError(
+            f"quality.chunk={options.chunk} must be at least 1; null feeds as the measured run does."
+        )
     longest = backend.options.context_length or model.context_length
     if options.perplexity is not None:
         _check_perplexity(options.perplexity, longest)
@@ -43,6 +49,7 @@ def check_quality(options: QualityOptions, backend: Backend, model: ModelGeometr
         )
     if options.recall is not None:
         check_recall(options.recall, longest)
+        draw_items(options.recall, tokenizer, _documentation(), seed)  # a prompt may lack room for its facts
     if options.agreement is not None:
         check_agreement(options.agreement, longest)
 

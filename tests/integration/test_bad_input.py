@@ -48,6 +48,8 @@ def assert_one_clear_message(done: Done, status: int, *words: str) -> None:
         (["workload.corpus.name=folder", "workload.corpus.path=."], ["workload.corpus.path"]),
         (["quality=perplexity", "quality.perplexity.text=missing.txt"], ["quality.perplexity.text"]),
         (["quality=perplexity", "quality.perplexity.stride=0"], ["quality.perplexity.stride"]),
+        (["quality=perplexity", "quality.chunk=0"], ["quality.chunk=0", "at least 1"]),
+        (["quality=recall", "quality.recall.lengths=[10]"], ["quality.recall.lengths: 10", "Use at least"]),
         (["workload=file"], ["workload.path"]),
     ],
 )

@@ -40,6 +40,8 @@ def explained(*overrides: str) -> str:
         ("zzz=1", ["no key zzz", "seed"]),
         ("quality.perplexity.text=x", ["not asked for", "quality=perplexity"]),
         ("quality=[perplexity,rcall]", ["quality=rcall", "Did you mean quality=recall?"]),
+        ("quality=[recall,recall]", ["quality= names a choice twice"]),
+        ("quality=[recall] quality.recall.lengths=512", ["quality.recall.lengths=512", "a list in brackets"]),
         ("quality.chunks=3", ["Did you mean quality.chunk?"]),
         ("workload=rga", ["workload=rga", "Did you mean workload=rag?", "chat", "summarization"]),
         ("backend=nothing-like-it", ["Choices: ", "openvino", "endpoint"]),
@@ -57,7 +59,7 @@ def explained(*overrides: str) -> str:
     ],
 )
 def test_wrong_input_is_one_sentence_with_a_way_out(override: str, words: list[str]):
-    message = explained(override)
+    message = explained(*override.split())
     for word in words:
         assert word in message
     assert "\n" not in message
