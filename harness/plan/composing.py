@@ -120,9 +120,12 @@ def _explained(error: Exception, arguments: list[str]) -> str:
         return f"There is no key {key}.{hint} Keys: {', '.join(siblings)}."
     if match := re.search(r"Error merging override (\S+)", text):
         cause = str(error.__cause__ or error)
-        kind = (
-            "a whole number" if "nteger" in cause else "a number" if "Float" in cause else "of another type"
-        )
+        kinds = {
+            "nteger": "a whole number",
+            "Float": "a number",
+            "ListConfig": "a list in brackets, such as [A,B]",
+        }
+        kind = next((words for mark, words in kinds.items() if mark in cause), "of another type")
         return f"{match.group(1)}: the value must be {kind}."
     if match := re.search(r"Ambiguous value for argument '([^']+)'", text):
         return f"{match.group(1)}: these are several values; a plan has one."

@@ -67,7 +67,7 @@ def _row(side: Side, best: Mapping[str, str], extras: Sequence[str]) -> SideRow:
         "Greedy tokens in common": _agreed(side.agreement),
     }
     cells += [(heading, further[heading], False) for heading in extras]
-    spoilt = f", {side.spoilt} with a failed check" if side.spoilt else ""
+    spoilt = f" ({side.spoilt} with a failed check)" if side.spoilt else ""
     return SideRow(side.label, f"{side.runs}{spoilt}", cells, list(dict.fromkeys(side.failed)))
 
 
@@ -103,7 +103,10 @@ def _sentence(winner: Winner, comparison: Comparison) -> str:
     sides = {side.label: side for side in comparison.sides}
     ours, theirs = (sides[label].figures[winner.metric.name] for label in (winner.best, winner.next_best))
     ratio = winner.verdict.ratio
-    interval = f", 95 % interval {number(ratio.low)} to {number(ratio.high)}" if ratio.low is not None else ""
+    judged = (
+        winner.verdict.p is not None
+    )  # an interval from fewer runs than a verdict takes is far too narrow
+    interval = f", 95 % interval {number(ratio.low)} to {number(ratio.high)}" if judged else ""
     best, other = f"{winner.best} {shown(ours.middle)}", f"{winner.next_best} {shown(theirs.middle)}"
     in_unit = f" {unit}" if unit else ""
     found = f"{_title(winner.metric.name)}: {best} against {other}{in_unit}, ratio {number(ratio.value)}{interval}."
@@ -112,7 +115,9 @@ def _sentence(winner: Winner, comparison: Comparison) -> str:
     if winner.verdict.word == "same":
         return f"{found} They are the same ({winner.verdict.why})."
     detectable = winner.verdict.detectable
-    could = f" These runs could have shown a change of {detectable:.0%}." if detectable else ""
+    could = (
+        f" These runs could have shown a change of {100 * detectable:.0f} %." if judged and detectable else ""
+    )
     return f"{found} Not decided: {winner.verdict.why}.{could}"
 
 
@@ -139,4 +144,4 @@ def _unequal(comparison: Comparison) -> list[str]:
         parts.append(
             f"{found.name} ({'; '.join(f'{value}: {listed(who)}' for value, who in by_value.items())})"
         )
-    return [f"Not the same for all: {', '.join(parts)}. All else that a fair comparison holds equal was."]
+    return [f"Not the same for all: {', '.join(parts)}. Everything else that should be equal was."]

@@ -72,6 +72,16 @@ def test_an_engine_that_failed_has_its_row_and_reason(tmp_path: Path):
     assert any("Not decided: 1 run a side" in sentence for sentence in section.sentences)
 
 
+@pytest.mark.parametrize(("runs", "shown"), [(4, False), (5, True)])
+def test_an_interval_is_shown_only_where_runs_are_enough_for_a_verdict(
+    tmp_path: Path, runs: int, shown: bool
+):
+    """Of two runs the bootstrap's 95 % interval is no more than their range."""
+    found = _runs(tmp_path, one=[10 + i / 10 for i in range(runs)], two=[20 + i / 10 for i in range(runs)])
+    (section,) = comparison_sections(found, group_labels(found))
+    assert any("95 % interval" in sentence for sentence in section.sentences) is shown
+
+
 def test_greedy_tokens_are_compared_with_the_first_group_that_has_some(tmp_path: Path):
     ids = {"one": None, "two": [[1, 2, 3], [4, 5, 6]], "three": [[1, 2, 3], [4, 9, 6]]}
     for backend in ids:
