@@ -17,7 +17,8 @@ HELP = """The engines and the environments they live in, each made from exact ve
   python -m harness.engines action=lock engine=vllm    renew its exact versions, in a checkout
 
   engine=NAME        which engine; list, doctor and lock take all unless one is named
-  device=cpu|cuda    which of its environments (default: the device that its configuration names)
+  device=cpu|cuda    install, remove, lock: which of its environments; without it install takes the
+                     device that its configuration names, the others all
   with=NAME,...      install: also converters that only some models need
   python=FILE        install: the interpreter to make it with (default: the one that runs this)
   format=json        list: for programs
@@ -32,7 +33,13 @@ _CHOICES = {
     "old": ("true", "false"),
 }
 _FREE = ("engine", "device", "with", "python")
-_ONLY_FOR = {"with": ("install",), "python": ("install",), "format": ("list",), "old": ("remove",)}
+_ONLY_FOR = {
+    "device": ("install", "remove", "lock"),
+    "with": ("install",),
+    "python": ("install",),
+    "format": ("list",),
+    "old": ("remove",),
+}
 
 
 @dataclass

@@ -14,6 +14,9 @@ from harness.report.labels import group_labels
 from harness.report.values import duration, listed, memory, number
 
 FEWEST_RUNS_FOR_A_VERDICT = 5  # a side
+_NO_VERDICT = (
+    f"With fewer than {FEWEST_RUNS_FOR_A_VERDICT} runs a side this describes what was seen; it is no verdict."
+)
 _MOST_NAMED = 3
 
 
@@ -51,11 +54,8 @@ def answer(runs: Sequence[Run], searches: Sequence[RecordedSearch] = ()) -> Answ
             cautions.append(
                 "These runs served different models: their speeds are no comparison of anything else."
             )
-        elif comparison and min(len(group) for group in _groups(others).values()) < FEWEST_RUNS_FOR_A_VERDICT:
-            cautions.append(
-                f"With fewer than {FEWEST_RUNS_FOR_A_VERDICT} runs a side this describes what was seen; "
-                "it is no verdict."
-            )
+        elif comparison and _too_few(others):
+            cautions.append(_NO_VERDICT)
     partial = sum(run.status == "partial" for run in runs)
     if partial:
         cautions.append(f"{_count(partial, 'run')} ended early: what had been measured by then is shown.")
@@ -71,13 +71,20 @@ def one_sentence(runs: Sequence[Run]) -> str:
     if not measured:
         reasons = {run.reason or "no reason recorded" for run in runs}
         return f"No run was measured: {'; '.join(sorted(reasons))}" if runs else "There is no run."
-    parts = [_comparison(measured) or _described(measured)]
+    comparison = _comparison(measured)
+    parts = [comparison or _described(measured)]
+    if comparison and _too_few(measured):
+        parts.append(_NO_VERDICT)
     failed = len(runs) - len(measured)
     if failed:
         parts.append(f"{_count(failed, 'run')} failed.")
     if any(check["ok"] is False for run in measured for check in run.validity):
         parts.append("Figures marked ✗ are spoilt by a failed check.")
     return " ".join(parts)
+
+
+def _too_few(runs: Sequence[Run]) -> bool:
+    return min(len(group) for group in _groups(runs).values()) < FEWEST_RUNS_FOR_A_VERDICT
 
 
 def machine_of(run: Run) -> str:

@@ -16,6 +16,7 @@ from harness.engines.catalogue import default_offer, engine_names, offers
         (["action=remove", "old=true"], r"action=remove needs engine=NAME"),
         (["with=export"], r"with= belongs to action=install, not to action=list"),
         (["action=doctor", "format=json"], "format= belongs to action=list"),
+        (["device=cuda"], "device= belongs to action=install or remove or lock, not to action=list"),
     ],
 )
 def test_a_wrong_command_line_is_one_sentence(arguments: list[str], words: str) -> None:

@@ -96,6 +96,7 @@ def test_seeds_repeat_a_comparison_and_do_not_make_it_unequal(tmp_path: Path):
             write_run(tmp_path, f"r{seed}-{backend}", schedule, backend=backend, fingerprint=plan)
     runs = [read_run(name, tmp_path) for name in list_runs(tmp_path)]
     assert one_sentence(runs).startswith("vllm · chat gave")
+    assert "no verdict" in one_sentence(runs)
     one_sided = [run for run in runs if run.id != "r1-vllm"]
     assert "times" not in one_sentence(one_sided)
 
