@@ -81,7 +81,7 @@ def environment(offer: Offer, recipe: Recipe, converter: str | None) -> Finding:
         return Finding(
             State.ABSENT,
             f"{name}: no versions are locked yet, since the registry that they were sought in did not have them; "
-            "where it has",
+            "yours may",
             f"python -m harness.engines action=lock engine={offer.engine} device={offer.device}",
         )
     if being_made(recipe):
