@@ -74,7 +74,8 @@ class Capabilities:
     logprobs_see_eviction: so does the eviction of entries from it.
     no_logprobs: why there is no route to prompt log-probabilities, in words for a report ("" where there is one).
     prefix_cache: it can be switched. metrics: /metrics can be mapped to the common names.
-    caveats: what must stand beside every figure of this engine on this device.
+    caveats: what must stand beside every figure of this engine on this device; short, since names bear it.
+    notes: what a reader should know of how it is run here, said once below a report's table.
     """
 
     ignore_eos: bool
@@ -90,6 +91,7 @@ class Capabilities:
     kv_dtypes: tuple[str, ...] = ()
     devices: tuple[str, ...] = ("cpu",)
     caveats: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

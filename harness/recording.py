@@ -86,7 +86,9 @@ def begun_record(prepared: Prepared, started_at: datetime, sweep: str | None) ->
     """What is known of a run before it measures anything: all that says what it is."""
     config = prepared.config
     marks = fingerprint(prepared.plan, prepared.model, prepared.backend.versions(), prepared.cores)
-    marks["caveats"] = list(prepared.backend.capabilities().caveats)
+    abilities = prepared.backend.capabilities()
+    marks["caveats"] = list(abilities.caveats)
+    marks["notes"] += abilities.notes
     if getattr(config.backend, "verify_tls", True) is False:
         marks["notes"].append("the server's certificate was not verified (backend.verify_tls=false)")
     return {**bare_record(config, started_at, None, sweep), "fingerprint": marks}

@@ -57,7 +57,9 @@ class OnnxRuntimeBackend(EngineAdapter):
             dtypes=("f32",),
             weight_dtypes=tuple(WEIGHTS),
             kv_dtypes=tuple(SCHEMES),
-            caveats=("batched by this project's own loop",),
+            notes=(
+                "requests are batched by this project's own loop over ONNX Runtime, not by onnxruntime-genai",
+            ),
         )
 
     def check_options(self, model: ModelFiles) -> None:

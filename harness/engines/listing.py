@@ -47,6 +47,7 @@ def entry(offer: Offer) -> dict[str, Any]:
         "logprobs_see_kv": able.logprobs_see_kv,
         "prefix_cache": able.prefix_cache,
         "caveats": able.caveats,
+        "notes": able.notes,
         "converters": {name: recipe.installed() for name, recipe in offer.converters.items()},
     }
 
@@ -100,7 +101,7 @@ def _device(offer: Offer, width: int) -> Iterator[str]:
     else:
         yield f"  {offer.device}: not installed, and its versions are not locked yet. Type:"
         yield f"    python -m harness.engines action=doctor engine={offer.engine}"
-    for words in (*_abilities(offer), *offer.abilities.caveats):
+    for words in (*_abilities(offer), *offer.abilities.caveats, *offer.abilities.notes):
         yield from _folded(words, width, "    ")
 
 
