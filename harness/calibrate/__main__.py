@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from harness.core.errors import HarnessError, UsageError
+from harness.core.key_values import key_values
 
 HELP = """Measures the measuring client itself, against a server that knows when it sent each token.
 
@@ -20,7 +21,7 @@ The result is kept per machine and version of the client; every run is then held
 _ACTIONS = ("run", "show")
 _LANGUAGES = ("c", "python")
 _NARROWEST = 120  # columns that the tables need; a narrower terminal breaks their lines
-_TRUTHS = {"true": True, "false": False}
+_TRUTHS = ("true", "false")
 
 
 @dataclass
@@ -34,18 +35,9 @@ class Request:
 
 def parse(arguments: list[str]) -> Request:
     """Read key=value arguments. Raises UsageError for anything else."""
-    request = Request()
-    for argument in arguments:
-        key, equals, value = argument.partition("=")
-        if not equals:
-            raise UsageError(f"{argument!r} is not understood: write key=value, see --help.")
-        choices = {"action": _ACTIONS, "quick": tuple(_TRUTHS), "server": _LANGUAGES}.get(key)
-        if choices is None:
-            raise UsageError(f"{key!r} is no key of this command: action, quick or server.")
-        if value not in choices:
-            raise UsageError(f"{key}={value} is unknown: choose one of {', '.join(choices)}.")
-        setattr(request, key, _TRUTHS[value] if key == "quick" else value)
-    return request
+    choices = {"action": _ACTIONS, "quick": _TRUTHS, "server": _LANGUAGES}
+    given = key_values(arguments, (), choices)
+    return Request(given.get("action", "run"), given.get("quick") == "true", given.get("server"))
 
 
 def main(arguments: list[str]) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 
 from harness.core.errors import HarnessError, UsageError
+from harness.core.key_values import key_values
 
 HELP = """The engines and the environments they live in, each made from exact versions.
 
@@ -57,17 +58,7 @@ class Request:
 
 def parse(arguments: list[str]) -> Request:
     """Read key=value arguments. Raises UsageError for anything else."""
-    given: dict[str, str] = {}
-    for argument in arguments:
-        key, equals, value = argument.partition("=")
-        if not equals or not value:
-            raise UsageError(f"{argument!r} is not understood: write key=value, see --help.")
-        if key not in _CHOICES and key not in _FREE:
-            keys = ", ".join((*_CHOICES, *_FREE))
-            raise UsageError(f"{key!r} is no key of this command. Keys: {keys}.")
-        if key in _CHOICES and value not in _CHOICES[key]:
-            raise UsageError(f"{key}={value} is unknown: choose one of {', '.join(_CHOICES[key])}.")
-        given[key] = value
+    given = key_values(arguments, _FREE, _CHOICES)
     action = given.get("action", "list")
     for key, actions in _ONLY_FOR.items():
         if key in given and action not in actions:

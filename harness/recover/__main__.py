@@ -4,7 +4,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.core.errors import HarnessError, UsageError
+from harness.core.errors import HarnessError
+from harness.core.key_values import key_values
 
 HELP = """Runs whose harness was killed (kill -9, no memory, no power) before their record was written.
 
@@ -29,20 +30,8 @@ class Request:
 
 def parse(arguments: list[str]) -> Request:
     """Read key=value arguments. Raises UsageError for anything else."""
-    request = Request()
-    for argument in arguments:
-        key, equals, value = argument.partition("=")
-        if not equals:
-            raise UsageError(f"{argument!r} is not understood: write key=value, see --help.")
-        if key == "results_dir":
-            request.results_dir = Path(value)
-        elif key == "action" and value in _ACTIONS:
-            request.action = value
-        elif key == "action":
-            raise UsageError(f"action={value} is unknown: choose one of {', '.join(_ACTIONS)}.")
-        else:
-            raise UsageError(f"{key!r} is no key of this command: action or results_dir.")
-    return request
+    given = key_values(arguments, ("results_dir",), {"action": _ACTIONS})
+    return Request(given.get("action", "list"), Path(given.get("results_dir", "results")))
 
 
 def main(arguments: list[str]) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.core.errors import HarnessError, RecordError, UsageError
+from harness.core.key_values import key_values
 from harness.records.reader import Run, runs_of_sweep
 
 HELP = """Makes a report again from recorded runs. Measures nothing.
@@ -33,23 +34,14 @@ class Request:
 
 def parse(arguments: list[str]) -> Request:
     """Read key=value arguments. Raises UsageError for anything else."""
-    request = Request()
-    for argument in arguments:
-        key, equals, value = argument.partition("=")
-        if not equals:
-            raise UsageError(f"{argument!r} is not understood: write key=value, see --help.")
-        if key == "runs":
-            names = value.removeprefix("[").removesuffix("]").split(",")
-            request.runs = [name.strip().strip("'\"") for name in names if name.strip()]
-        elif key in ("results_dir", "out"):
-            setattr(request, key, Path(value))
-        elif key == "action" and value in _ACTIONS:
-            request.action = value
-        elif key == "action":
-            raise UsageError(f"action={value} is unknown: choose one of {', '.join(_ACTIONS)}.")
-        else:
-            raise UsageError(f"{key!r} is no key of this command: runs, results_dir, out or action.")
-    return request
+    given = key_values(arguments, ("runs", "results_dir", "out"), {"action": _ACTIONS})
+    names = given.get("runs", "").removeprefix("[").removesuffix("]").split(",")
+    return Request(
+        [name.strip().strip("'\"") for name in names if name.strip()],
+        Path(given.get("results_dir", "results")),
+        Path(given["out"]) if "out" in given else None,
+        given.get("action", "report"),
+    )
 
 
 def main(arguments: list[str]) -> int:

@@ -196,7 +196,7 @@ def test_columns_without_any_figure_are_left_out(tmp_path: Path):
     ("arguments", "words"),
     [
         (["nonsense"], "key=value"),
-        (["colour=red"], "runs, results_dir, out or action"),
+        (["colour=red"], "Keys: action, runs, results_dir, out"),
         (["action=dance"], "report, list"),
         (["runs=[r7]"], "There is no run 'r7'"),
         ([], "python -m harness"),
