@@ -50,15 +50,8 @@ def prepare(config: Config, screen: Screen, busiest: LoadOptions | None = None) 
     busiest: the highest load that the same engine will see, where other runs follow on it. Raises UsageError,
     ModelError or EngineError.
     """
-    backend = make_backend(config.backend)
-    check_load(config.load)
-    if config.backend.port is not None and config.backend.base_url is None:
-        free_port(config.backend.port)
     with screen.phase(f"Model {config.model.name}") as detail:
-        model = resolve(config.model.source(), detail)
-        backend.check(model)
-        tokenizer = model.tokenizer()
-        check_quality(config.quality, backend, model.geometry, tokenizer, config.seed)
+        backend, model, tokenizer = checked(config, detail)
     plan = draw(config, model, tokenizer, screen)
     # Last, since it may take minutes: all that can be wrong in what was asked for is known by then.
     if config.backend.base_url is None:
@@ -67,6 +60,22 @@ def prepare(config: Config, screen: Screen, busiest: LoadOptions | None = None) 
             backend.prepare(model, detail)
     placed = place(config, plan, busiest)
     return Prepared(config, model, tokenizer, backend, plan, placed.cores, placed.workers)
+
+
+def checked(config: Config, say: Callable[[str], None]) -> tuple[Backend, ModelFiles, Tokenizer]:
+    """Whether this can be asked at all, but for the plan: the options of load, engine, model and quality.
+
+    say: told what takes time. Raises UsageError or ModelError.
+    """
+    backend = make_backend(config.backend)
+    check_load(config.load)
+    if config.backend.port is not None and config.backend.base_url is None:
+        free_port(config.backend.port)
+    model = resolve(config.model.source(), say)
+    backend.check(model)
+    tokenizer = model.tokenizer()
+    check_quality(config.quality, backend, model.geometry, tokenizer, config.seed)
+    return backend, model, tokenizer
 
 
 def draw(config: Config, model: ModelFiles, tokenizer: Tokenizer, screen: Screen) -> Plan:

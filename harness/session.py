@@ -10,7 +10,7 @@ from harness.config import Config
 from harness.core.errors import HarnessError, Oversaturated, UsageError
 from harness.recording import record_failure
 from harness.records.unfinished import notice
-from harness.run import Outcome, execute, prepare
+from harness.run import Outcome, checked, execute, prepare
 from harness.screen import Screen
 from harness.search.options import ProbeOptions
 from harness.search.probing import run_probes
@@ -51,12 +51,38 @@ class Session:
         interleaved ones share it. A job that cannot start is told and, in a sweep, recorded as failed: its row must
         not be missing from the report. Alone it leaves nothing behind.
         """
+        self._check_ahead()
         repeat, most = 0, 1
         while repeat < most:
             for job in self.jobs:
                 self._run_job(job, repeat)
             most = max((job.config.repeats for job in self.jobs if job.config), default=1)
             repeat += 1
+
+    def _check_ahead(self) -> None:
+        """In a sweep, tell now of what cannot run: a typo in the last of its values must not cost an hour to see."""
+        if len(self.jobs) < 2:
+            return
+        try:
+            with self.screen.phase(f"Checking {len(self.jobs)} runs") as detail:
+                problems = [problem for job in self.jobs if (problem := self._problem(job, detail))]
+        except KeyboardInterrupt:
+            self.interrupted = True
+            return
+        for problem in dict.fromkeys(problems):
+            self.screen.warn(f"{problem} That run will be recorded as failed, the others go on.")
+
+    def _problem(self, job: Job, say: Callable[[str], None]) -> str | None:
+        try:
+            if job.config is None:
+                job.config = job.configured()
+            if not isinstance(job.config.load, ProbeOptions):
+                checked(job.config, say)
+        except HarnessError as error:
+            return str(error)
+        except Exception:  # a fault of the harness: told, with its traceback, when the job's turn comes
+            return None
+        return None
 
     def _run_job(self, job: Job, repeat: int) -> None:
         if job.given_up or (job.config is not None and repeat >= job.config.repeats):

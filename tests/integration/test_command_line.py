@@ -98,6 +98,15 @@ def test_a_job_that_cannot_start_is_tried_once(server: ScriptedServer, tmp_path:
     assert statuses == ["failed", "complete", "complete", "complete"] + ["complete"] * 3
 
 
+def test_a_sweep_tells_first_what_cannot_run(server: ScriptedServer, tmp_path: Path):
+    done = run(command(server, "-m", "backend.api=completions,chatt", "workload.requests=2"), tmp_path)
+    assert done.status == 1
+    assert [record["status"] for record in records(tmp_path / "results")] == ["complete", "failed"]
+    told = done.err.index("backend.api=chatt")
+    assert told < done.err.index("Measuring")
+    assert "the others go on" in done.err
+
+
 def test_a_failing_middle_job_does_not_stop_the_sweep(server: ScriptedServer, tmp_path: Path):
     urls = f"backend.base_url={server.base_url},http://127.0.0.1:1,{server.base_url}/v1"
     done = run(["harness", "-m", "backend=endpoint", urls, *SMALL], tmp_path)
