@@ -110,10 +110,15 @@ def _convert(module: str, arguments: Sequence[str], layers: int, say: Say) -> No
     last: deque[str] = deque(maxlen=_LAST_WORDS)
     assert process.stdout is not None
     with process:
-        for line in process.stdout:
-            last.append(line.split("\r")[-1].strip())
-            if (found := _LAYER.search(line)) and int(found[1]) % 10 == 9:
-                say(f"layer {int(found[1]) + 1} of {layers}")
+        try:
+            for line in process.stdout:
+                last.append(line.split("\r")[-1].strip())
+                if (found := _LAYER.search(line)) and int(found[1]) % 10 == 9:
+                    say(f"layer {int(found[1]) + 1} of {layers}")
+        except BaseException:  # interrupted: nothing goes on behind the user's back
+            process.kill()
+            process.wait()
+            raise
     if process.returncode:
         words = "\n".join(line for line in last if line)
         raise EngineError(f"ONNX Runtime's converter ended with status {process.returncode}:\n{words}")

@@ -1,9 +1,12 @@
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
+from backends.onnxruntime import export as converter
 from backends.onnxruntime.adapter import OnnxRuntimeBackend
 from backends.onnxruntime.export import exported
 from harness.core.errors import EngineError, HarnessError, UsageError
@@ -82,3 +85,18 @@ def test_the_version_of_the_builder_is_recorded_beside_the_engines(monkeypatch: 
     assert onnxruntime().versions() == {"onnxruntime": "1.31.1", "onnxruntime-genai": "0.18.0"}
     monkeypatch.setattr("backends.engine_adapter.versions_here", lambda packages: {})
     assert onnxruntime().versions() == {}
+
+
+def test_a_converter_ends_with_the_run_that_is_interrupted(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("backends.environment.Recipe.python", lambda recipe: Path(sys.executable))
+    running: list[psutil.Process] = []
+
+    def interrupt(line: str) -> None:
+        running.extend(child for child in psutil.Process().children() if "timeit" in child.cmdline())
+        raise KeyboardInterrupt
+
+    work = "import time; print('Reading layer 9'); time.sleep(300)"
+    with pytest.raises(KeyboardInterrupt):
+        converter._convert("timeit", ["-n1", "-r1", work], 30, interrupt)
+    (process,) = running
+    assert not process.is_running()
