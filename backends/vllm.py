@@ -157,7 +157,7 @@ class VllmBackend(EngineAdapter):
 
     def common_metrics(self, exposition: str) -> dict[str, float]:
         """See `vllm_metrics`."""
-        return vllm_metrics(exposition)
+        return vllm_metrics(exposition, self.options.tensor_parallel or 1)
 
     def cache_reset(self) -> str | None:
         """Of a server that we started: it answers this in its development mode only."""
@@ -181,12 +181,15 @@ class VllmBackend(EngineAdapter):
         return round(_CPU_BLOCK * geometry.kv_bytes_per_token(self.options.kv_dtype or ""))
 
     def _pool_bytes(self, geometry: ModelGeometry) -> int:
-        """Whole blocks on a CPU, so that what vLLM reports as the pool's size is what it allocates."""
+        """Of each process, since vLLM takes the size for one GPU.
+
+        Whole blocks on a CPU, so that what vLLM reports as the pool's size is what it allocates.
+        """
         wanted = self.options.kv_bytes or 0
-        if self.device_kind != "cpu":
-            return wanted
-        block = self._block_bytes(geometry)
-        return wanted // block * block
+        if self.device_kind == "cpu":
+            block = self._block_bytes(geometry)
+            wanted = wanted // block * block
+        return wanted // (self.options.tensor_parallel or 1)
 
     def _check_pool(self, geometry: ModelGeometry) -> None:
         """One request of the longest context must fit, and on a CPU the block that vLLM keeps for itself."""

@@ -29,10 +29,11 @@ _NAMES = {
 _POOL, _SHARE = "vllm:cache_config_info", "vllm:kv_cache_usage_perc"
 
 
-def vllm_metrics(exposition: str) -> dict[str, float]:
+def vllm_metrics(exposition: str, ranks: int = 1) -> dict[str, float]:
     """The pool's bytes and blocks are labels of `cache_config_info`; its use is a share of 1, for each replica.
 
-    One block of the pool is vLLM's own: the share is of the others. {} where the text is not vLLM's.
+    The bytes are those of one of a replica's `ranks` GPUs. One block of the pool is vLLM's own: the share is of the
+    others. {} where the text is not vLLM's.
     """
     values = summed(exposition, _NAMES)
     pools: dict[str, tuple[float, float]] = {}
@@ -42,7 +43,7 @@ def vllm_metrics(exposition: str) -> dict[str, float]:
             size, blocks = labels.get("kv_cache_memory_bytes", ""), labels.get("num_gpu_blocks", "")
             if size.isdigit():  # "None" where vLLM sized the pool by itself
                 usable = 1 - 1 / int(blocks) if blocks.isdigit() and int(blocks) > 1 else 1.0
-                pools[labels.get("engine", "")] = (float(size), usable)
+                pools[labels.get("engine", "")] = (float(size) * ranks, usable)
         elif name == _SHARE:
             shares[labels.get("engine", "")] = value
     if pools:

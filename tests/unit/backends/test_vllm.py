@@ -124,6 +124,18 @@ def test_the_pool_is_whole_blocks_and_never_more_than_asked_for(model: ModelFile
     assert int(values["--kv-cache-memory-bytes"]) == 50 * _BLOCK
 
 
+def test_the_pool_is_shared_out_over_the_processes_and_shown_as_one(model: ModelFiles) -> None:
+    """vLLM takes the size, and shows it, for one of them."""
+    for device in ("cpu", "cuda"):
+        one, two = (
+            given(model, kv_bytes=50 * _BLOCK, device=device, tensor_parallel=ranks)[0] for ranks in (1, 2)
+        )
+        assert int(one["--kv-cache-memory-bytes"]) == 2 * int(two["--kv-cache-memory-bytes"]) == 50 * _BLOCK
+    alone, pair = (vllm(tensor_parallel=ranks).common_metrics(_EXPOSITION) for ranks in (1, 2))
+    for name in (names.KV_RESERVED_BYTES, names.KV_USED_BYTES):
+        assert pair[name] == 2 * alone[name]
+
+
 def test_a_small_chunk_lowers_the_requests_computed_at_once(model: ModelFiles) -> None:
     """As when perplexity is fed in small chunks to an engine that serves many."""
     values, _, _ = given(model, max_running=256, prefill_chunk=64)
