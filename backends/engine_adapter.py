@@ -198,10 +198,13 @@ class EngineAdapter:
             )
 
 
-def check_pool(options: EngineOptions, kv_bytes_per_token: float) -> None:
-    """Raise UsageError where backend.kv_bytes cannot hold one request of backend.context_length tokens."""
+def check_pool(options: EngineOptions, kv_bytes_per_token: float, block: int = 1) -> None:
+    """Raise UsageError where backend.kv_bytes cannot hold one request of backend.context_length tokens.
+
+    block: tokens that the pool is cut into; what is left over holds nothing.
+    """
     context, pool = options.context_length or 0, options.kv_bytes or 0
-    tokens = int(pool / kv_bytes_per_token)
+    tokens = int(pool / kv_bytes_per_token) // block * block
     if tokens < context:
         raise UsageError(
             f"backend.kv_bytes={pool} holds {tokens} tokens of {options.kv_dtype} KV, less than "

@@ -95,7 +95,7 @@ class TensorRtLlmBackend(EngineAdapter):
             raise UsageError(
                 f"backend.model_name={options.model_name}: trtllm-serve calls a model by its folder. Leave it null."
             )
-        check_pool(options, self._token_bytes(model))
+        check_pool(options, self._token_bytes(model), _BLOCK)
 
     def prepare(self, model: ModelFiles, say: Say) -> None:
         """It reads the Hugging Face layout; its metrics count in blocks, whose bytes follow from what we ask for."""

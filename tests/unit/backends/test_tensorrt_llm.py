@@ -146,6 +146,11 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         ({"prefill_chunk": 64, "max_running": 65}, r"prefill_chunk=64.*at least 65"),
         ({"model_name": "mine"}, r"backend\.model_name=mine.*Leave it null"),
         ({"kv_bytes": 5120 * _TOKEN - 1}, r"kv_bytes=.*less than backend\.context_length=5120"),
+        # The pool is whole blocks of 32 tokens.
+        (
+            {"context_length": 5110, "kv_bytes": 5111 * _TOKEN},
+            r"kv_bytes=.*holds 5088 tokens.*less than backend\.context_length=5110",
+        ),
     ],
 )
 def test_what_it_cannot_honour_is_named_with_what_works(
