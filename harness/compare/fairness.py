@@ -34,17 +34,28 @@ class Unequal:
 
 
 def unequal(groups: Mapping[str, Sequence[Run]]) -> tuple[Unequal, ...]:
-    """What the groups were not given alike, by their first measured run."""
+    """What the groups were not given alike, by their first measured run, so far as it was given from here."""
+    theirs = attached(groups)
     found = []
     for name, part, path in _HELD_EQUAL:
+        of_the_engine = path.startswith("backend.") or path == "cores.engine"
         values = {}
         for label, runs in groups.items():
             measured = [run for run in runs if run.status != "failed"]
-            if measured:
+            if measured and not (of_the_engine and label in theirs):
                 values[label] = _words(pick(getattr(measured[0], part), path))
         if len(set(values.values())) > 1:
             found.append(Unequal(name, values))
     return tuple(found)
+
+
+def attached(groups: Mapping[str, Sequence[Run]]) -> tuple[str, ...]:
+    """Groups whose server ran already: what it was given only its owner knows, whatever the configuration says."""
+    return tuple(
+        label
+        for label, runs in groups.items()
+        if any(pick(run.config, "backend.base_url") for run in runs if run.status != "failed")
+    )
 
 
 def _words(value: Any) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from harness.compare.fairness import Unequal, unequal
+from harness.compare.fairness import Unequal, attached, unequal
 from harness.compare.same_model import Agreement, agreement
 from harness.compare.statistics import Verdict, verdict
 from harness.records.paths import pick
@@ -74,13 +74,17 @@ class Winner:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Groups that were asked the same. reference: label of the group that agreement is counted against."""
+    """Groups that were asked the same. reference: label of the group that agreement is counted against.
+
+    attached: groups whose server ran already, so that what it was given is not known.
+    """
 
     workload: str
     sides: tuple[Side, ...]
     winners: tuple[Winner, ...]
     reference: str | None
     unequal: tuple[Unequal, ...]
+    attached: tuple[str, ...]
 
 
 def compare(runs: Sequence[Run], labels: Mapping[str, str]) -> list[Comparison]:
@@ -124,7 +128,7 @@ def _compared(workload: str, groups: Mapping[str, Sequence[Run]]) -> Comparison:
     against = _greedy_ids(groups[reference]) if reference is not None else None
     sides = tuple(_side(label, runs, against) for label, runs in groups.items())
     winners = tuple(winner for metric in METRICS if (winner := _winner(metric, groups)))
-    return Comparison(workload, sides, winners, reference, unequal(groups))
+    return Comparison(workload, sides, winners, reference, unequal(groups), attached(groups))
 
 
 def _side(label: str, runs: Sequence[Run], reference: Sequence[Sequence[int]] | None) -> Side:

@@ -133,9 +133,14 @@ def _same_model(comparison: Comparison) -> list[str]:
 
 
 def _unequal(comparison: Comparison) -> list[str]:
-    """What the sides were not given alike."""
+    """What the sides were not given alike, and of whom that is not known."""
+    theirs = list(comparison.attached)
+    unknown = [
+        f"Servers that ran already ({listed(theirs)}): their cores, limits, memory and precisions are not known."
+    ]
     if not comparison.unequal:
-        return ["Cores, limits, memory, precisions and load were the same for all."]
+        known = "Client and load" if theirs else "Cores, limits, memory, precisions and load"
+        return [f"{known} were the same for all.", *(unknown if theirs else [])]
     parts = []
     for found in comparison.unequal:
         by_value: dict[str, list[str]] = {}
@@ -144,4 +149,5 @@ def _unequal(comparison: Comparison) -> list[str]:
         parts.append(
             f"{found.name} ({'; '.join(f'{value}: {listed(who)}' for value, who in by_value.items())})"
         )
-    return [f"Not the same for all: {', '.join(parts)}. Everything else that should be equal was."]
+    differ = f"Not the same for all: {', '.join(parts)}."
+    return [differ, *unknown] if theirs else [f"{differ} Everything else that should be equal was."]

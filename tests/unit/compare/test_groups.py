@@ -119,3 +119,18 @@ def test_what_was_not_equal_is_said(tmp_path: Path):
     ]
     (section,) = comparison_sections(runs, group_labels(runs))
     assert "engine's cores (0, 1: one; 0: two)" in section.sentences[-1]
+
+
+def test_of_a_server_that_ran_already_nothing_is_claimed(tmp_path: Path):
+    """The configuration of its run holds defaults, which are not what it was started with."""
+    runs = _runs(tmp_path, one=[10], two=[20])
+    runs[1].config["backend"] |= {"base_url": "http://127.0.0.1:8000", "kv_dtype": "int4"}  # type: ignore[index]
+    (found,) = compare(runs, group_labels(runs))
+    assert [len(found.attached), found.unequal] == [1, ()]
+    (section,) = comparison_sections(runs, group_labels(runs))
+    said, unknown = section.sentences[-2:]
+    assert said == "Client and load were the same for all."
+    assert unknown.startswith("Servers that ran already (two): ")
+    runs[1].config["load"] |= {"concurrency": 99}  # type: ignore[index]
+    (section,) = comparison_sections(runs, group_labels(runs))
+    assert "concurrency" in section.sentences[-2] and "Everything else" not in section.sentences[-2]
