@@ -41,7 +41,7 @@ def unequal(groups: Mapping[str, Sequence[Run]]) -> tuple[Unequal, ...]:
         of_the_engine = path.startswith("backend.") or path == "cores.engine"
         values = {}
         for label, runs in groups.items():
-            measured = [run for run in runs if run.status != "failed"]
+            measured = [run for run in runs if run.status == "complete"]
             if measured and not (of_the_engine and label in theirs):
                 values[label] = _words(pick(getattr(measured[0], part), path))
         if len(set(values.values())) > 1:
@@ -54,7 +54,7 @@ def attached(groups: Mapping[str, Sequence[Run]]) -> tuple[str, ...]:
     return tuple(
         label
         for label, runs in groups.items()
-        if any(pick(run.config, "backend.base_url") for run in runs if run.status != "failed")
+        if any(pick(run.config, "backend.base_url") for run in runs if run.status == "complete")
     )
 
 

@@ -53,7 +53,7 @@ class Side:
     label: str
     runs: int
     spoilt: int
-    failed: tuple[str, ...]
+    incomplete: tuple[str, ...]
     figures: Mapping[str, Figure]
     perplexity: float | None
     no_perplexity: str
@@ -91,20 +91,21 @@ def compare(runs: Sequence[Run], labels: Mapping[str, str]) -> list[Comparison]:
     """One comparison for each thing that at least two groups were asked; `labels`: group by run id.
 
     Groups that were asked the same set of plans (one for each seed) of a workload are compared over all of them; else
-    plan by plan. A failed run has no plan; it stands in every comparison of its workload.
+    plan by plan. A run that failed or ended early gives no figures; it stands, with its reason, in every
+    comparison of its workload.
     """
-    failed: dict[str, list[Run]] = defaultdict(list)
+    incomplete: dict[str, list[Run]] = defaultdict(list)
     asked: dict[tuple[str, Any], list[Run]] = defaultdict(list)
     for run in runs:
-        if run.status == "failed":
-            failed[_workload(run)].append(run)
+        if run.status != "complete":
+            incomplete[_workload(run)].append(run)
         else:
             asked[_workload(run), run.fingerprint.get("model_sha256")].append(run)
     found = []
     for (workload, _), members in asked.items():
         for alike in _asked_alike(members, labels):
             groups: dict[str, list[Run]] = defaultdict(list)
-            for run in (*alike, *failed[workload]):
+            for run in (*alike, *incomplete[workload]):
                 groups[labels[run.id]].append(run)
             if len(groups) > 1:
                 found.append(_compared(workload, groups))
@@ -132,7 +133,7 @@ def _compared(workload: str, groups: Mapping[str, Sequence[Run]]) -> Comparison:
 
 
 def _side(label: str, runs: Sequence[Run], reference: Sequence[Sequence[int]] | None) -> Side:
-    measured = [run for run in runs if run.status != "failed"]
+    measured = [run for run in runs if run.status == "complete"]
     figures = {}
     for metric in METRICS:
         if values := _values(measured, metric.path):
@@ -142,7 +143,11 @@ def _side(label: str, runs: Sequence[Run], reference: Sequence[Sequence[int]] | 
         label=label,
         runs=len(measured),
         spoilt=sum(any(check["ok"] is False for check in run.validity) for run in measured),
-        failed=tuple(run.reason or "no reason was recorded" for run in runs if run.status == "failed"),
+        incomplete=tuple(
+            f"{run.status}, {run.reason or 'no reason was recorded'}"
+            for run in runs
+            if run.status != "complete"
+        ),
         figures=figures,
         perplexity=_middle(measured, "quality.perplexity"),
         no_perplexity=next(
@@ -155,7 +160,10 @@ def _side(label: str, runs: Sequence[Run], reference: Sequence[Sequence[int]] | 
 
 
 def _winner(metric: Metric, groups: Mapping[str, Sequence[Run]]) -> Winner | None:
-    values = {label: _values(runs, metric.path) for label, runs in groups.items()}
+    values = {
+        label: _values([run for run in runs if run.status == "complete"], metric.path)
+        for label, runs in groups.items()
+    }
     order = sorted(
         (label for label, found in values.items() if found),
         key=lambda label: median(values[label]),

@@ -24,7 +24,7 @@ class SideRow:
     label: str
     runs: str
     cells: list[tuple[str, str, bool]]
-    failed: list[str]
+    incomplete: list[str]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def _row(side: Side, best: Mapping[str, str], extras: Sequence[str]) -> SideRow:
     }
     cells += [(heading, further[heading], False) for heading in extras]
     spoilt = f" ({side.spoilt} with a failed check)" if side.spoilt else ""
-    return SideRow(side.label, f"{side.runs}{spoilt}", cells, list(dict.fromkeys(side.failed)))
+    return SideRow(side.label, f"{side.runs}{spoilt}", cells, list(dict.fromkeys(side.incomplete)))
 
 
 def _extras(comparison: Comparison) -> list[str]:

@@ -68,7 +68,7 @@ def test_an_engine_that_failed_has_its_row_and_reason(tmp_path: Path):
     write_failed_run(tmp_path, "three-0", "No memory left", backend="three")
     runs.append(read_run("three-0", tmp_path))
     (section,) = comparison_sections(runs, group_labels(runs))
-    assert [row.failed for row in section.rows] == [[], [], ["No memory left"]]
+    assert [row.incomplete for row in section.rows] == [[], [], ["failed, No memory left"]]
     assert any("Not decided: 1 run a side" in sentence for sentence in section.sentences)
 
 
@@ -80,6 +80,15 @@ def test_an_interval_is_shown_only_where_runs_are_enough_for_a_verdict(
     found = _runs(tmp_path, one=[10 + i / 10 for i in range(runs)], two=[20 + i / 10 for i in range(runs)])
     (section,) = comparison_sections(found, group_labels(found))
     assert any("95 % interval" in sentence for sentence in section.sentences) is shown
+
+
+def test_a_run_that_ended_early_gives_no_figures(tmp_path: Path):
+    runs = _runs(tmp_path, one=[10], two=[20])
+    write_run(tmp_path, "two-9", Schedule(gap_ms=900), backend="two", status="partial", reason="interrupted")
+    runs.append(read_run("two-9", tmp_path))
+    (found,) = compare(runs, group_labels(runs))
+    assert found.sides[1].figures["TPOT p50"].runs == 1
+    assert found.sides[1].incomplete == ("partial, interrupted",)
 
 
 def test_greedy_tokens_are_compared_with_the_first_group_that_has_some(tmp_path: Path):
