@@ -10,16 +10,29 @@ from backends.behind_serving import common_options, serving_command
 from backends.engine_adapter import EngineAdapter, check_pool
 from backends.environment import Recipe
 from backends.exposition import own_metrics
-from backends.onnxruntime.export import CONVERTER, SCHEMES, WEIGHTS, export, exported
+from backends.gpu import nvidia_gpu_here
+from backends.onnxruntime.export import CONVERTER, CUDA_WEIGHTS, SCHEMES, WEIGHTS, export, exported
 from harness.core.errors import EngineError, UsageError
 from harness.core.model_store import ModelFiles
 
-_RECIPE = Recipe(
-    name="onnxruntime-cpu",
-    imports=("onnxruntime", "aiohttp", "tokenizers", "prometheus_client"),
-    packages=("onnxruntime",),
-    megabytes=200,
-)
+_SERVING = ("aiohttp", "tokenizers", "prometheus_client")
+_RECIPES = {
+    "cpu": Recipe(
+        name="onnxruntime-cpu",
+        imports=("onnxruntime", *_SERVING),
+        packages=("onnxruntime",),
+        megabytes=200,
+    ),
+    "cuda": Recipe(
+        name="onnxruntime-cuda",
+        imports=("onnxruntime", "onnxruntime_genai", *_SERVING),
+        packages=("onnxruntime-gpu", "onnxruntime-genai-cuda"),
+        gpu=True,
+        megabytes=2500,
+    ),
+}
+_BATCHED = "requests are batched by this project's own loop over ONNX Runtime, not by onnxruntime-genai"
+_IN_TURNS = "requests are computed one after another by onnxruntime-genai's generators, never as a batch"
 
 
 @dataclass
@@ -34,10 +47,10 @@ class OnnxRuntimeOptions(EngineOptions):
 
 
 class OnnxRuntimeBackend(EngineAdapter):
-    """Continuous batching over a bound ONNX Runtime session behind `backends.serving`."""
+    """Behind `backends.serving`: batches over a bound session on a CPU, genai's generators in turns on CUDA."""
 
     shown = "ONNX Runtime"
-    recipes: ClassVar = {"cpu": _RECIPE}
+    recipes: ClassVar = _RECIPES
     converters: ClassVar = {"export": CONVERTER}
     required = ("context_length", "max_running", "kv_bytes", "prefix_cache", "prefill_chunk", "seed")
 
@@ -47,6 +60,7 @@ class OnnxRuntimeBackend(EngineAdapter):
 
     def capabilities(self) -> Capabilities:
         """Prompt log-probabilities are computed chunk by chunk over the cache that is judged."""
+        cuda = self.device_kind == "cuda"
         return Capabilities(
             ignore_eos=True,
             return_token_ids=True,
@@ -54,12 +68,12 @@ class OnnxRuntimeBackend(EngineAdapter):
             logprobs_see_kv=True,
             prefix_cache=False,
             metrics=True,
-            dtypes=("f32",),
-            weight_dtypes=tuple(WEIGHTS),
-            kv_dtypes=tuple(SCHEMES),
-            notes=(
-                "requests are batched by this project's own loop over ONNX Runtime, not by onnxruntime-genai",
-            ),
+            dtypes=("f16",) if cuda else ("f32",),
+            weight_dtypes=tuple(CUDA_WEIGHTS if cuda else WEIGHTS),
+            kv_dtypes=("f16",) if cuda else tuple(SCHEMES),
+            devices=("cpu", "cuda"),
+            caveats=("ONNX Runtime on CUDA: not verified on hardware",) if cuda else (),
+            notes=(_IN_TURNS if cuda else _BATCHED,),
         )
 
     def check_options(self, model: ModelFiles) -> None:
@@ -73,7 +87,9 @@ class OnnxRuntimeBackend(EngineAdapter):
             raise UsageError(
                 f"backend.tensor_parallel={options.tensor_parallel}: ONNX Runtime runs on one device; use 1."
             )
-        schemes = SCHEMES[options.kv_dtype or ""]
+        if self.device_kind == "cuda" and not nvidia_gpu_here():
+            raise UsageError(f"backend.device={options.device}: this machine shows no NVIDIA GPU. Use cpu.")
+        schemes = SCHEMES.get(options.kv_dtype or "", ())
         if self._own.kv_scheme not in (None, *schemes):
             choices = " or ".join(schemes) or "null"
             raise UsageError(
@@ -117,7 +133,9 @@ class OnnxRuntimeBackend(EngineAdapter):
         """Ask for ids, so that the tokens of an event are known even where its text is empty."""
         return {"return_token_ids": True}
 
-    def _form(self) -> tuple[str, str | None]:
-        """Weight dtype and KV scheme of the export."""
+    def _form(self) -> tuple[str, str | None, str]:
+        """Weight dtype, KV scheme and execution provider of the export."""
+        if self.device_kind == "cuda":
+            return self.options.weight_dtype or "f16", None, "cuda"
         schemes = SCHEMES[self.options.kv_dtype or ""]
-        return self.options.weight_dtype or "f32", self._own.kv_scheme or next(iter(schemes), None)
+        return self.options.weight_dtype or "f32", self._own.kv_scheme or next(iter(schemes), None), "cpu"

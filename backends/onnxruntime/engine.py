@@ -6,9 +6,8 @@ step. Rows that decode are kept before those that do not, since a batch is a run
 """
 
 import numpy as np
-import numpy.typing as npt
 
-from backends.onnxruntime.sampling import Sampler, log_probabilities
+from backends.onnxruntime.row import Row
 from backends.onnxruntime.session import BoundModel
 from backends.serving.engine import Engine, EngineConfig, RequestOutput, Sampling
 from harness.core.metric_names import KV_RESERVED_BYTES, KV_USED_BYTES, REQUESTS_RUNNING
@@ -19,35 +18,15 @@ _ROUND = (
 
 
 def load(config: EngineConfig) -> Engine:
-    """Load the exported model and set aside `config.kv_bytes` for its KV cache."""
-    return OnnxRuntimeEngine(BoundModel(config), config)
+    """Load the exported model; on a CPU `config.kv_bytes` are set aside for its KV cache at once.
 
-
-class _Row:
-    """A request in the pool.
-
-    length: its tokens in the cache. feed: the token to compute next, once the prompt but its last token is there.
+    CUDA is onnxruntime-genai's own: its generators keep keys and values where the GPU computes.
     """
+    if config.device.split(".")[0] == "cuda":
+        from backends.onnxruntime.genai_engine import GenaiEngine
 
-    def __init__(self, request_id: int, ids: list[int], sampling: Sampling, config: EngineConfig) -> None:
-        self.request_id = request_id
-        self.ids = ids
-        self.sampling = sampling
-        self.sampler = Sampler(sampling, config.eos_ids)
-        self.length = 0
-        self.feed = ids[-1]
-        self.generated = 0
-        self.prompt_logprobs: list[float | None] = [None]
-
-    @property
-    def prompt_left(self) -> int:
-        """Tokens of the prompt to feed before the last one, which is computed with the answer's."""
-        return max(0, len(self.ids) - 1 - self.length)
-
-    @property
-    def need(self) -> int:
-        """Most tokens it will ever hold."""
-        return len(self.ids) + self.sampling.max_tokens
+        return GenaiEngine(config, "cuda")
+    return OnnxRuntimeEngine(BoundModel(config), config)
 
 
 class OnnxRuntimeEngine:
@@ -58,13 +37,13 @@ class OnnxRuntimeEngine:
         self._model = model
         self._pool = model.pool
         self._config = config
-        self._queue: dict[int, _Row] = {}
-        self._rows: list[_Row] = []  # by their place in the pool; the first `_decoding` of them decode
+        self._queue: dict[int, Row] = {}
+        self._rows: list[Row] = []  # by their place in the pool; the first `_decoding` of them decode
         self._decoding = 0
 
     def add(self, request_id: int, ids: list[int], sampling: Sampling) -> None:
         """Queue a request."""
-        self._queue[request_id] = _Row(request_id, ids, sampling, self._config)
+        self._queue[request_id] = Row(request_id, ids, sampling, self._config)
 
     def cancel(self, request_id: int) -> None:
         """Forget it; its row is free at once."""
@@ -132,19 +111,16 @@ class OnnxRuntimeEngine:
             place = self._rows.index(row)
             if row.sampling.max_tokens == 0:
                 self._remove(place)
-                told = tuple(row.prompt_logprobs)
-                outputs.append(RequestOutput(row.request_id, prompt_logprobs=told, finish="length"))
+                outputs.append(row.told())
             else:
                 self._begin_decoding(place)
         return outputs
 
-    def _feed_prompt(self, row: _Row, chunk: int) -> None:
+    def _feed_prompt(self, row: Row, chunk: int) -> None:
         place, start = self._rows.index(row), row.length
         ids = np.array([row.ids[start : start + chunk]], dtype=np.int64)
         logits = self._model.compute(place, ids, [start], row.sampling.prompt_logprobs)
-        row.length += chunk
-        if logits is not None:
-            row.prompt_logprobs += log_probabilities(logits[0], row.ids[start + 1 : start + chunk + 1])
+        row.read(chunk, None if logits is None else logits[0])
 
     def _decode(self) -> list[RequestOutput]:
         batch = self._rows[: self._decoding]
@@ -153,29 +129,11 @@ class OnnxRuntimeEngine:
         ids = np.array([[row.feed] for row in batch], dtype=np.int64)
         logits = self._model.compute(0, ids, [row.length for row in batch], True)
         assert logits is not None
-        outputs = [self._take(row, logits[place, 0]) for place, row in enumerate(batch)]
+        outputs = [row.take(logits[place, 0]) for place, row in enumerate(batch)]
         for place in reversed(range(len(outputs))):
             if outputs[place].finish:
                 self._remove(place)
         return outputs
-
-    def _take(self, row: _Row, logits: npt.NDArray[np.float32]) -> RequestOutput:
-        token = row.sampler.choose(logits, row.generated)
-        first = row.generated == 0
-        row.length += 1
-        row.generated += 1
-        row.feed = token
-        finish = "length" if row.generated == row.sampling.max_tokens else None
-        if token in self._config.eos_ids and not row.sampling.ignore_eos:
-            finish = "stop"
-        wanted = row.sampling
-        return RequestOutput(
-            row.request_id,
-            token_ids=(token,),
-            logprobs=tuple(log_probabilities(logits[None], [token])) if wanted.logprobs else None,
-            prompt_logprobs=tuple(row.prompt_logprobs) if first and wanted.prompt_logprobs else None,
-            finish=finish,
-        )
 
     def _begin_decoding(self, place: int) -> None:
         """Put the row at the end of those that decode."""

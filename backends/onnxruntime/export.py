@@ -27,11 +27,13 @@ CONVERTER = Recipe(
     megabytes=1500,
 )
 WEIGHTS = {"f32": "fp32", "int8": "int8", "int4": "int4"}
+CUDA_WEIGHTS = {"f16": "fp16", "int8": "int8", "int4": "int4"}  # all compute, and keep their KV, in f16
 SCHEMES = {
     "f32": (),
     "int8": ("int8_per_channel", "int8_per_tensor"),
     "int4": ("int4_per_channel",),
 }  # by kv_dtype, the default one first
+_PLAIN_KV = {"cpu": "f32", "cuda": "f16"}  # by execution provider
 _EXPORT = 1  # raise it whenever an export changes, so that what older versions made is not used
 _BUILDER = "onnxruntime_genai.models.builder"
 _CALIBRATION = "onnxruntime_genai.models.quantization.kv_cache_calibration"
@@ -45,13 +47,16 @@ _LAYER = re.compile(r"Reading (?:decoder )?layer (\d+)")
 _LAST_WORDS = 12
 
 
-def exported(model: ModelFiles, weight_dtype: str, scheme: str | None) -> Path:
-    """Where the export is, or will be. scheme: of quantised keys and values, None for f32."""
-    return cache_root() / _key(model, weight_dtype, scheme)
+def exported(model: ModelFiles, weight_dtype: str, scheme: str | None, provider: str = "cpu") -> Path:
+    """Where the export is, or will be.
+
+    scheme: of quantised keys and values, None for f32 (f16 on CUDA). provider: "cpu" or "cuda", what it is made for.
+    """
+    return cache_root() / _key(model, weight_dtype, scheme, provider)
 
 
-def export(model: ModelFiles, weight_dtype: str, scheme: str | None, say: Say) -> Path:
-    """The exported model, made if it is not there; a minute or two, told by `say`.
+def export(model: ModelFiles, weight_dtype: str, scheme: str | None, provider: str, say: Say) -> Path:
+    """The exported model, made if it is not there; a minute or two, told by `say`. No GPU is needed for any.
 
     Raises EngineError where the converter is not installed or fails, ModelError for a model it cannot read.
     """
@@ -62,6 +67,7 @@ def export(model: ModelFiles, weight_dtype: str, scheme: str | None, say: Say) -
                 "The model has to be exported for ONNX Runtime, and the converter's environment is not there. Type: "
                 "python -m harness.engines action=install engine=onnxruntime (or add backend.install=true)"
             )
+        kv = scheme or _PLAIN_KV[provider]
         options = [] if scheme is None else _calibrated(model, scheme, folder, say)
         command = [
             "-i",
@@ -69,24 +75,26 @@ def export(model: ModelFiles, weight_dtype: str, scheme: str | None, say: Say) -
             "-o",
             str(folder),
             "-p",
-            WEIGHTS[weight_dtype],
+            (CUDA_WEIGHTS if provider == "cuda" else WEIGHTS)[weight_dtype],
             "-e",
-            "cpu",
+            provider,
         ]
-        say(f"Exporting {model.name} for ONNX Runtime: {weight_dtype} weights, {scheme or 'f32'} KV")
+        say(f"Exporting {model.name} for ONNX Runtime: {weight_dtype} weights, {kv} KV, {provider}")
         _convert(_BUILDER, [*command, "-c", str(folder / "hub"), *options], model.geometry.layers, say)
 
-    return cached_folder(_key(model, weight_dtype, scheme), build)
+    return cached_folder(_key(model, weight_dtype, scheme, provider), build)
 
 
-def _key(model: ModelFiles, weight_dtype: str, scheme: str | None) -> str:
-    parts = (model.sha256[:16], weight_dtype, scheme or "f32", CONVERTER.key()[:8], f"v{_EXPORT}")
+def _key(model: ModelFiles, weight_dtype: str, scheme: str | None, provider: str) -> str:
+    kv = scheme or _PLAIN_KV[provider]
+    target = () if provider == "cpu" else (provider,)
+    parts = (model.sha256[:16], weight_dtype, kv, *target, CONVERTER.key()[:8], f"v{_EXPORT}")
     return f"onnxruntime/{'-'.join(parts)}"
 
 
 def _calibrated(model: ModelFiles, scheme: str, folder: Path, say: Say) -> list[str]:
     """The builder's options for quantised keys and values, after their scales were written into `folder`."""
-    base = export(model, "f32", None, say)
+    base = export(model, "f32", None, "cpu", say)
     texts, scales = folder / "calibration_texts.json", folder / "kv_scales.json"
     texts.write_text(json.dumps([topics[name] for name in sorted(topics)]))
     say(f"Calibrating the scales of {scheme} on {_SEQUENCES} texts of {_TOKENS} tokens")

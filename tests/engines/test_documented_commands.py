@@ -42,6 +42,7 @@ HEAVY = (
     "backend=vllm",
     "backend=sglang",
     "backend=tensorrt_llm",
+    "backend.device=cuda",
     "backend.weight_dtype=int8",
     "experiment=engines",
 )
