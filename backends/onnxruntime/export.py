@@ -35,6 +35,7 @@ SCHEMES = {
 }  # by kv_dtype, the default one first
 _PLAIN_KV = {"cpu": "f32", "cuda": "f16"}  # by execution provider
 _EXPORT = 1  # raise it whenever an export changes, so that what older versions made is not used
+_CALIBRATED = 3  # the same for how scales are calibrated
 _BUILDER = "onnxruntime_genai.models.builder"
 _CALIBRATION = "onnxruntime_genai.models.quantization.kv_cache_calibration"
 # That the scales are calibrated on. Longer texts hold larger values, and coarser scales cost int4 more than rare
@@ -67,7 +68,7 @@ def export(model: ModelFiles, weight_dtype: str, scheme: str | None, provider: s
                 "The model has to be exported for ONNX Runtime, and the converter's environment is not there. Type: "
                 "python -m harness.engines action=install engine=onnxruntime (or add backend.install=true)"
             )
-        kv = scheme or _PLAIN_KV[provider]
+        kv = f"{scheme}.c{_CALIBRATED}" if scheme else _PLAIN_KV[provider]
         options = [] if scheme is None else _calibrated(model, scheme, folder, say)
         command = [
             "-i",
@@ -86,7 +87,7 @@ def export(model: ModelFiles, weight_dtype: str, scheme: str | None, provider: s
 
 
 def _key(model: ModelFiles, weight_dtype: str, scheme: str | None, provider: str) -> str:
-    kv = scheme or _PLAIN_KV[provider]
+    kv = f"{scheme}.c{_CALIBRATED}" if scheme else _PLAIN_KV[provider]
     target = () if provider == "cpu" else (provider,)
     parts = (model.sha256[:16], weight_dtype, kv, *target, CONVERTER.key()[:8], f"v{_EXPORT}")
     return f"onnxruntime/{'-'.join(parts)}"
@@ -96,7 +97,9 @@ def _calibrated(model: ModelFiles, scheme: str, folder: Path, say: Say) -> list[
     """The builder's options for quantised keys and values, after their scales were written into `folder`."""
     base = export(model, "f32", None, "cpu", say)
     texts, scales = folder / "calibration_texts.json", folder / "kv_scales.json"
-    texts.write_text(json.dumps([topics[name] for name in sorted(topics)]))
+    # The second half: perplexity reads the same documentation from its beginning, and what a cache is judged on must
+    # not be what its scales were fitted to.
+    texts.write_text(json.dumps([topics[name] for name in sorted(topics)[len(topics) // 2 :]]))
     say(f"Calibrating the scales of {scheme} on {_SEQUENCES} texts of {_TOKENS} tokens")
     command = ["--model", str(base), "--tokenizer", str(hf_folder(model, say)), "--out", str(scales)]
     command += ["--quant-type", scheme, "--corpus-file", str(texts), *_METHOD]
