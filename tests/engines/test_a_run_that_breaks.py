@@ -10,6 +10,7 @@ import pytest
 from harness.client.journal import Kind, read_journal
 from harness.core.model_store import ModelFiles
 from tests.support.command_line import leftovers, records, start
+from tests.support.processes import command_of
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.engine
@@ -31,7 +32,7 @@ def test_an_engine_that_dies_while_measured_ends_the_run_and_keeps_what_came(
     results = tmp_path / "results"
     wait_until(lambda: answered(results), "the first request is answered")
     family = psutil.Process(process.pid).children(recursive=True)
-    engine = next(member for member in family if "backends.serving.worker" in member.cmdline())
+    engine = next(member for member in family if "backends.serving.worker" in command_of(member))
     engine.send_signal(signal.SIGKILL)
     _, err = process.communicate(timeout=300)
     assert process.returncode == 1, err

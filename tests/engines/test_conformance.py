@@ -36,6 +36,7 @@ from tests.support.conformance import (
     starting,
 )
 from tests.support.model import embedded_model
+from tests.support.processes import command_of
 from tests.support.waiting import gone, wait_until
 
 pytestmark = pytest.mark.engine
@@ -291,7 +292,7 @@ def test_ctrl_c_while_it_starts_leaves_no_process(installed: Subject, tmp_path: 
 
         def engine() -> list[psutil.Process]:
             found = psutil.Process(held.process.pid).children(recursive=True)
-            return found if any("supervisor.py" in " ".join(p.cmdline()) for p in found) else []
+            return found if any("supervisor.py" in " ".join(command_of(p)) for p in found) else []
 
         wait_until(
             lambda: held.process.poll() is not None or len(engine()) >= 2, "the engine's process starts", 120

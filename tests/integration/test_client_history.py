@@ -9,6 +9,7 @@ from harness.client import Progress, measure
 from harness.core.requests import AnswerOf, PlannedRequest
 from tests.support.client_jobs import WORDS, job, load, quiet
 from tests.support.fixtures import ScriptedServer
+from tests.support.processes import command_of
 from tests.support.scripts import Script
 
 
@@ -109,7 +110,7 @@ def test_a_helper_that_dies_costs_the_turns_that_needed_it(server: ScriptedServe
 
     def kill(progress: Progress) -> None:
         for child in psutil.Process().children(recursive=True):
-            if progress.in_flight and "harness.client.history" in child.cmdline():
+            if progress.in_flight and "harness.client.history" in command_of(child):
                 child.kill()
 
     rows = measure(job(server.base_url, chat(0), tmp_path), kill).requests

@@ -15,6 +15,7 @@ from harness.client import Progress, measure
 from harness.core.errors import HarnessError
 from tests.support.client_jobs import job, load, plan, quiet
 from tests.support.fixtures import ScriptedServer
+from tests.support.processes import command_of
 from tests.support.scripts import Script
 
 ENDLESS = Script(tokens=100_000, itl_ms=5)
@@ -22,7 +23,9 @@ ENDLESS = Script(tokens=100_000, itl_ms=5)
 
 def clients_of(pid: int) -> list[psutil.Process]:
     return [
-        child for child in psutil.Process(pid).children(recursive=True) if "harness.client" in child.cmdline()
+        child
+        for child in psutil.Process(pid).children(recursive=True)
+        if "harness.client" in command_of(child)
     ]
 
 

@@ -16,6 +16,7 @@ from harness.records.schema import EVENT_COLUMNS, REQUEST_COLUMNS
 from tests.support.client_jobs import job, load, plan, quiet
 from tests.support.command_line import ROOT
 from tests.support.fixtures import ScriptedServer
+from tests.support.processes import command_of
 from tests.support.scripts import Script
 
 ENDLESS = Script(tokens=100_000, itl_ms=5)
@@ -29,8 +30,7 @@ def most_in_flight(rows: pd.DataFrame) -> int:
 
 def clients() -> list[psutil.Process]:
     children = psutil.Process(os.getpid()).children(recursive=True)
-    alive = [child for child in children if child.status() != psutil.STATUS_ZOMBIE]
-    return [child for child in alive if "harness.client" in child.cmdline()]
+    return [child for child in children if "harness.client" in command_of(child)]
 
 
 def test_every_request_once_in_tables_like_those_of_one_worker(

@@ -22,6 +22,7 @@ from backends.registry import make_backend
 from harness.client.journal import Kind, read_journal
 from harness.config import Config, register_schemas, typed
 from tests.support.command_line import start
+from tests.support.processes import command_of
 from tests.support.waiting import wait_until
 
 _SMALL = (
@@ -154,7 +155,7 @@ class Held:
 
     def computing(self) -> psutil.Process:
         """The engine's process that holds the model: of those under the supervisor the largest."""
-        (watcher,) = [p for p in self.family if any(word.endswith("supervisor.py") for word in p.cmdline())]
+        (watcher,) = [p for p in self.family if any(word.endswith("supervisor.py") for word in command_of(p))]
         return max(watcher.children(recursive=True), key=lambda process: process.memory_info().rss)
 
     def must_run(self) -> None:

@@ -14,6 +14,7 @@ from harness.core.errors import EngineError, HarnessError, UsageError
 from harness.core.geometry import ModelGeometry
 from harness.core.model_store import ModelFiles
 from tests.support.backends import onnxruntime
+from tests.support.processes import command_of
 
 _GEOMETRY = ModelGeometry(layers=30, heads=9, kv_heads=3, head_dim=64, vocabulary=49152, context_length=8192)
 _MODEL = ModelFiles("tiny", Path("/models/tiny.gguf"), Path("/models"), _GEOMETRY, "0" * 64)
@@ -131,7 +132,7 @@ def test_a_converter_ends_with_the_run_that_is_interrupted(monkeypatch: pytest.M
     running: list[psutil.Process] = []
 
     def interrupt(line: str) -> None:
-        running.extend(child for child in psutil.Process().children() if "timeit" in child.cmdline())
+        running.extend(child for child in psutil.Process().children() if "timeit" in command_of(child))
         raise KeyboardInterrupt
 
     work = "import time; print('Reading layer 9'); time.sleep(300)"
