@@ -178,6 +178,20 @@ class EngineAdapter:
                 f"Choose {' or '.join(choices)}."
             )
 
+    def check_one_gpu(self) -> None:
+        """Raise UsageError where a single GPU is named (cuda.1) for a model that is to be spread over several."""
+        device, ranks = self.options.device or "", self.options.tensor_parallel or 1
+        if "." in device and ranks > 1:
+            raise UsageError(
+                f"backend.device={device} is one GPU, and backend.tensor_parallel={ranks} needs as many. "
+                "Use backend.device=cuda."
+            )
+
+    def chosen_gpu(self) -> dict[str, str]:
+        """The variable that shows the engine the GPU of backend.device=cuda.N alone; {} where none is named."""
+        _, _, number = (self.options.device or "").partition(".")
+        return {"CUDA_VISIBLE_DEVICES": number} if number else {}
+
     def _check_sizes(self, model: ModelFiles) -> None:
         options = self.options
         for key in _SIZES:

@@ -109,11 +109,7 @@ class SglangBackend(EngineAdapter):
                 raise UsageError(
                     f"backend.device={options.device}: this machine shows no NVIDIA GPU. Use cpu."
                 )
-            if "." in (options.device or "") and ranks > 1:
-                raise UsageError(
-                    f"backend.device={options.device} is one GPU, and backend.tensor_parallel={ranks} needs as "
-                    "many. Use backend.device=cuda."
-                )
+            self.check_one_gpu()
         elif ranks > 1:
             raise UsageError(
                 f"backend.tensor_parallel={ranks}: on a CPU SGLang needs its own kernels for that. Use 1."
@@ -223,5 +219,4 @@ class SglangBackend(EngineAdapter):
         found = {"HF_HUB_OFFLINE": "1"}  # the model is a folder
         if self.device_kind == "cpu":
             return {**found, "SGLANG_USE_CPU_ENGINE": "1", "OMP_NUM_THREADS": str(threads)}
-        _, _, number = (self.options.device or "").partition(".")
-        return {**found, "CUDA_VISIBLE_DEVICES": number} if number else found
+        return {**found, **self.chosen_gpu()}

@@ -81,11 +81,7 @@ class TensorRtLlmBackend(EngineAdapter):
                 "TensorRT-LLM needs an NVIDIA GPU, and this machine shows none. A server elsewhere can be measured: "
                 "backend.base_url=http://HOST:PORT"
             )
-        if "." in (options.device or "") and (options.tensor_parallel or 1) > 1:
-            raise UsageError(
-                f"backend.device={options.device} is one GPU, and backend.tensor_parallel="
-                f"{options.tensor_parallel} needs as many. Use backend.device=cuda."
-            )
+        self.check_one_gpu()
         if chunk < max(running, _BLOCK):
             raise UsageError(
                 f"backend.prefill_chunk={chunk} tokens a step are too few for backend.max_running={running} "
@@ -106,7 +102,6 @@ class TensorRtLlmBackend(EngineAdapter):
 
     def launch_command(self, model: ModelFiles, port: int, threads: int) -> LaunchSpec:
         """`trtllm-serve` of the engine's environment, every setting in a file."""
-        _, _, number = (self.options.device or "").partition(".")
         return LaunchSpec(
             argv=(
                 str(Path(self.python()).with_name("trtllm-serve")),
@@ -116,7 +111,7 @@ class TensorRtLlmBackend(EngineAdapter):
                 "--config", str(self._config(model)),
                 *self.options.extra_args,
             ),
-            env={"HF_HUB_OFFLINE": "1", **({"CUDA_VISIBLE_DEVICES": number} if number else {})},
+            env={"HF_HUB_OFFLINE": "1", **self.chosen_gpu()},
         )  # fmt: skip
 
     def endpoint(self, model: ModelFiles, port: int) -> Endpoint:

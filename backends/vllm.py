@@ -105,11 +105,7 @@ class VllmBackend(EngineAdapter):
                 raise UsageError(
                     f"backend.device={options.device}: this machine shows no NVIDIA GPU. Use cpu."
                 )
-            if "." in (options.device or "") and (options.tensor_parallel or 1) > 1:
-                raise UsageError(
-                    f"backend.device={options.device} is one GPU, and backend.tensor_parallel="
-                    f"{options.tensor_parallel} needs as many. Use backend.device=cuda."
-                )
+            self.check_one_gpu()
         elif _KV_SPACE in os.environ:
             raise UsageError(
                 f"{_KV_SPACE} in the environment overrides backend.kv_bytes. Type: unset {_KV_SPACE}"
@@ -217,5 +213,4 @@ class VllmBackend(EngineAdapter):
             # Its own binding takes one core away for the scheduler and may choose others than the engine is given.
             each = max(1, threads // (self.options.tensor_parallel or 1))
             return {**found, "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": str(each)}
-        _, _, number = (self.options.device or "").partition(".")
-        return {**found, "CUDA_VISIBLE_DEVICES": number} if number else found
+        return {**found, **self.chosen_gpu()}
