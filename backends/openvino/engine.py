@@ -5,6 +5,7 @@ Everything the library would choose by itself (KV precision, prefix cache, split
 
 import logging
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from backends.openvino.blocks import block_tokens as block_tokens_of
@@ -77,8 +78,15 @@ def _build(config: EngineConfig, blocks: int) -> Any:
     log.info(
         "OpenVINO %s loads %s on %s with %s", genai.get_version(), config.model, config.device, properties
     )
+    # The CPU plugin gives the thread that compiles a model a signal stack of its own, frees it with the model and,
+    # with several models, may leave the thread on a freed one: the next signal then ends the process (SIGSEGV).
+    # Signals arrive on the main thread, so models are compiled on another.
+    with ThreadPoolExecutor(max_workers=1) as elsewhere:
+        built = elsewhere.submit(
+            genai.ContinuousBatchingPipeline, str(config.model), scheduler, config.device, properties
+        )
     try:
-        return genai.ContinuousBatchingPipeline(str(config.model), scheduler, config.device, properties)
+        return built.result()
     except RuntimeError as error:
         raise EngineError(f"OpenVINO cannot load {config.model} on {config.device}: {error}") from error
 

@@ -1,5 +1,8 @@
 """What OpenVINO's KV cache holds, read from the library's own gauge, in one process without a server."""
 
+import pickle
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -20,6 +23,25 @@ _PER_TOKEN = {"f32": 46080, "f16": 23040, "int8": 11520 + 30 * 3 * 8 + 30 * 3 * 
 Load = Callable[..., Any]
 
 
+def _config(model: ModelFiles, kv_dtype: str, own: dict[str, Any] | None = None) -> EngineConfig:
+    return EngineConfig(
+        model=Path(model.weights),
+        eos_ids=(),
+        device="CPU",
+        dtype="f32",
+        kv_dtype=kv_dtype,
+        context_length=2048,
+        max_running=8,
+        kv_bytes=100_000_000,
+        prefix_cache=False,
+        prefill_chunk=256,
+        threads=2,
+        seed=0,
+        kv_bytes_per_token=kv_bytes_per_token(model.geometry, kv_dtype),
+        own=own,
+    )
+
+
 @pytest.fixture(scope="session")
 def load(model: ModelFiles) -> Load:
     """Loads the engine with the options given, and closes it."""
@@ -27,23 +49,7 @@ def load(model: ModelFiles) -> Load:
 
     @contextmanager
     def loading(kv_dtype: str, own: dict[str, Any] | None = None) -> Iterator[Any]:
-        config = EngineConfig(
-            model=Path(model.weights),
-            eos_ids=(),
-            device="CPU",
-            dtype="f32",
-            kv_dtype=kv_dtype,
-            context_length=2048,
-            max_running=8,
-            kv_bytes=100_000_000,
-            prefix_cache=False,
-            prefill_chunk=256,
-            threads=2,
-            seed=0,
-            kv_bytes_per_token=kv_bytes_per_token(model.geometry, kv_dtype),
-            own=own,
-        )
-        with closing(load_engine(config)) as engine:
+        with closing(load_engine(_config(model, kv_dtype, own))) as engine:
             yield engine
 
     return loading
@@ -94,3 +100,20 @@ def test_eviction_begins_in_the_answer_and_is_not_seen_by_the_prompts_log_probab
     assert max(used) == (640 / _BLOCK + 1) * block
     # Whole blocks only, so that the block that is being filled comes on top.
     assert {bytes_ / block for bytes_ in used[-20:-1]} <= {8, 9}
+
+
+def test_a_signal_after_the_engine_was_closed_is_handled(model: ModelFiles, tmp_path: Path) -> None:
+    """OpenVINO sets signal stacks and frees them with its models; in a child, for a dangling one ends the process."""
+    code = (
+        "import faulthandler, os, pickle, signal, sys\n"
+        "from backends.openvino.engine import load\n"
+        "faulthandler.enable()\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: print('handled'))\n"
+        "for _ in range(2):\n"
+        "    load(pickle.load(open(sys.argv[1], 'rb'))).close()\n"
+        "    os.kill(os.getpid(), signal.SIGUSR1)\n"
+    )
+    config = tmp_path / "config.pickle"
+    config.write_bytes(pickle.dumps(_config(model, "f16")))
+    child = subprocess.run([sys.executable, "-c", code, str(config)], capture_output=True, text=True)
+    assert (child.returncode, child.stdout) == (0, "handled\n" * 2), child.stderr[-2000:]
