@@ -1,0 +1,167 @@
+"""What the parts of the engine ask of each other. Arrays are float32 on a CPU unless said otherwise.
+
+Letters in shapes: T tokens of one forward pass (of any requests), B requests that decode, H KV heads, Q query heads
+(a multiple of H: query heads h*Q/H … (h+1)*Q/H-1 read KV head h), D values of a head, n slots.
+
+    engine    decides which tokens are computed next, and for whom
+    model     computes T tokens; calls an Attention in each layer
+    attention reads and appends to the store, then lets the compressor shrink what it holds
+    compressor asks a policy for scores, selects, and tells the store what to keep and what to pack
+    store     holds the slots of every (request, layer, KV head) in pages of one pool
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from backends.kvcompress.spec import KvSpec
+
+
+class PoolFull(Exception):
+    """No page is free; the engine reserves before it computes, so that this is not met in service."""
+
+
+class Attention(Protocol):
+    """What a model calls in each layer, for the tokens of the pass."""
+
+    def __call__(
+        self, layer: int, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor
+    ) -> torch.Tensor:
+        """queries [T, Q, D], keys and values [T, H, D], positions already applied (RoPE); returns [T, Q, D]."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """What one request holds in one layer, unpacked; heads may hold different numbers of slots.
+
+    keys, values: [H, n, D]. positions: [H, n] int64, of the token in its request; -1 where a head has fewer than n
+    (such slots are padding: their keys and values are zero). packed: [H, n] bool. attention: [H, n], what the
+    slots were given so far (`KvStore.attend`), zero where nothing was recorded. The order is the store's own.
+    """
+
+    keys: torch.Tensor
+    values: torch.Tensor
+    positions: torch.Tensor
+    packed: torch.Tensor
+    attention: torch.Tensor
+
+
+class KvStore(Protocol):
+    """The slots of all requests. A row is one request; every slot is exact (as computed) or packed (quantised once).
+
+    Called by one thread. Row numbers are reused after `close`.
+    """
+
+    packed: bool  # whether packed slots really take fewer bytes; the torch fallback only rounds
+    page_bytes: int
+    pages: int
+
+    def open(self, spec: KvSpec) -> int:
+        """A row for a request, holding nothing; its spec says how slots are packed."""
+        ...
+
+    def close(self, row: int) -> None:
+        """Free everything of the row."""
+        ...
+
+    def free_pages(self) -> int:
+        """Pages that nobody holds."""
+        ...
+
+    def pages_for(self, spec: KvSpec, exact: int, packed: int) -> int:
+        """Most pages that one (layer, head) of a request takes for so many slots of each kind."""
+        ...
+
+    def append(
+        self,
+        layer: int,
+        rows: torch.Tensor,
+        positions: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+    ) -> None:
+        """Add token t (keys, values [T, H, D]) to row rows[t] (int32 [T]) as exact slots; raises PoolFull."""
+        ...
+
+    def attend(
+        self, layer: int, rows: torch.Tensor, queries: torch.Tensor, decay: torch.Tensor
+    ) -> torch.Tensor:
+        """softmax(q·k/sqrt(D))·v of one query each over all slots of its row: queries [B, Q, D] -> [B, Q, D].
+
+        decay [B]: where not NaN, each slot's attention becomes decay * attention + what this query gave it, summed
+        over the query heads of its KV head.
+        """
+        ...
+
+    def read(self, layer: int, row: int) -> Slots:
+        """Everything the row holds in this layer, unpacked to float32."""
+        ...
+
+    def add_attention(self, layer: int, row: int, decay: float, given: torch.Tensor) -> None:
+        """attention = decay * attention + given [H, n], for the slots in the order of `read`."""
+        ...
+
+    def keep(self, layer: int, row: int, kept: torch.Tensor) -> None:
+        """Drop the slots where kept [H, n] bool (in the order of `read`) is false; pages left empty are free."""
+        ...
+
+    def pack(self, layer: int, row: int, first: int, end: int) -> None:
+        """Quantise the exact slots with first <= position < end. Where tokens share a scale ("channel", "kivi") only
+        whole groups are packed and the rest waits as it is."""
+        ...
+
+    def counts(self, layer: int, row: int) -> torch.Tensor:
+        """Live slots of each KV head: int64 [H]."""
+        ...
+
+    def held_bytes(self, row: int) -> int:
+        """Everything the row takes: its pages (slack included), and its share of tables."""
+        ...
+
+    def used_bytes(self) -> int:
+        """Of all rows."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LayerView:
+    """What a policy sees of one request in one layer.
+
+    slots: see `Slots`. queries: [Q, w, D], the latest w queries that were computed (RoPE applied), w <= the policy's
+    window, with their positions [w]; None while decoding where none are kept. seen: tokens so far, evicted ones
+    included. rope: rotates [.., D] to positions (angles of the model), for policies that need other positions.
+    """
+
+    slots: Slots
+    queries: torch.Tensor | None
+    query_positions: torch.Tensor | None
+    seen: int
+    layer: int
+    layers: int
+    rope: "Rope"
+
+
+class Rope(Protocol):
+    """The rotary positions of the model."""
+
+    def rotate(self, vectors: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        """vectors [..., D] un-rotated, positions broadcast to [...]; negative positions rotate back."""
+        ...
+
+
+class Policy(Protocol):
+    """An eviction method: which slots matter. One small file each, registered by name.
+
+    attention: None, or the decay with which the attention that slots are given is summed for it (1: all of it, 0: of
+    the last query alone). window: how many of a chunk's latest queries it looks at (0: none).
+    """
+
+    name: str
+    attention: float | None
+    window: int
+
+    def score(self, view: LayerView) -> torch.Tensor:
+        """[H, n], higher is kept first; what it says of padding, sinks and recent slots is not read."""
+        ...

@@ -1,0 +1,131 @@
+"""How the KV cache of one request is held: the vocabulary that configuration, requests and the engine share.
+
+Imports nothing but the core, since the harness's side reads it without torch.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from harness.core.errors import UsageError
+
+QUANTS = ("none", "int8", "fp8", "int4", "int3", "int2")
+GRANULARITIES = ("tensor", "channel", "token", "token_head", "group", "kivi")
+SPREADS = ("uniform", "pyramid", "adakv")
+SHARES = ("none", "minicache")
+BITS = {"int8": 8, "fp8": 8, "int4": 4, "int3": 3, "int2": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How much one request may keep: exactly one of the three, or none of them for everything.
+
+    fraction: of the tokens seen (of the prompt's, while the prompt is read). tokens: per KV head, averaged over heads
+    and layers. bytes: of the whole request, everything counted.
+    """
+
+    fraction: float | None
+    tokens: int | None
+    bytes: int | None
+
+    @property
+    def given(self) -> bool:
+        """Whether anything is limited."""
+        return (self.fraction, self.tokens, self.bytes) != (None, None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class KvSpec:
+    """The KV cache of one request.
+
+    evict: name of the policy (`backends.kvcompress.policies`), "none" keeps everything.
+    budget: what the policy evicts down to. spread: how the budget is shared among layers and KV heads.
+    sinks, recent: the first and the latest positions, never evicted and held in full precision.
+    when: evict and pack after each "chunk" of the prompt, or once after the whole "prompt".
+    reindex: StreamingLLM's positions within the cache instead of the original ones.
+    quant: what keys and values are packed to once they are older than `recent`. granularity: what shares a scale
+    ("kivi": keys by channel, values by token). group: values that share one where granularity is "group" (of one
+    token's head), tokens that share one where it is "channel" or "kivi". codebook: Lloyd-Max levels instead of even
+    steps. rotate: a randomised Hadamard rotation of each head before packing.
+    share: whether neighbouring layers keep one copy.
+    """
+
+    evict: str
+    budget: Budget
+    spread: str
+    sinks: int
+    recent: int
+    when: str
+    reindex: bool
+    quant: str
+    granularity: str
+    group: int
+    codebook: bool
+    rotate: bool
+    share: str
+
+    def changed(self, wanted: Mapping[str, Any]) -> "KvSpec":
+        """With the keys of a request's `kv` object instead; raises UsageError for an unknown key or a bad value."""
+        unknown = sorted(wanted.keys() - {field.name for field in fields(self)})
+        if unknown:
+            known = ", ".join(field.name for field in fields(self))
+            raise UsageError(f"kv does not know {', '.join(unknown)}. It knows {known}.")
+        return from_mapping({**as_mapping(self), **wanted})
+
+
+def as_mapping(spec: KvSpec) -> dict[str, Any]:
+    """As JSON can hold it."""
+    plain = {field.name: getattr(spec, field.name) for field in fields(spec)}
+    return {**plain, "budget": {field.name: getattr(spec.budget, field.name) for field in fields(Budget)}}
+
+
+def from_mapping(wanted: Mapping[str, Any]) -> KvSpec:
+    """Build and check; a budget may name just one of its keys. Raises UsageError."""
+    budget = {field.name: None for field in fields(Budget)} | dict(wanted["budget"] or {})
+    spec = KvSpec(**{**wanted, "budget": Budget(**budget)})
+    check(spec)
+    return spec
+
+
+def check(spec: KvSpec) -> None:
+    """Raises UsageError, naming the key and the choices, for what cannot be; policies are checked where they live."""
+    for key, choices in (
+        ("spread", SPREADS),
+        ("when", ("chunk", "prompt")),
+        ("quant", QUANTS),
+        ("granularity", GRANULARITIES),
+        ("share", SHARES),
+    ):
+        if getattr(spec, key) not in choices:
+            raise UsageError(f"kv.{key}={getattr(spec, key)} is unknown. Choose one of {', '.join(choices)}.")
+    _check_budget(spec)
+    if spec.sinks < 0 or spec.recent < 1:
+        raise UsageError("kv.sinks is at least 0 and kv.recent at least 1.")
+    if spec.reindex and spec.quant != "none":
+        raise UsageError(
+            "kv.reindex=true moves keys to new positions, which packed ones cannot. Use kv.quant=none."
+        )
+    if spec.codebook and spec.quant not in ("int4", "int3", "int2"):
+        raise UsageError("kv.codebook=true goes with kv.quant=int4, int3 or int2.")
+
+
+def _check_budget(spec: KvSpec) -> None:
+    given = [
+        value for value in (spec.budget.fraction, spec.budget.tokens, spec.budget.bytes) if value is not None
+    ]
+    if len(given) > 1:
+        raise UsageError("kv.budget is exactly one of fraction, tokens, bytes.")
+    if spec.evict == "none" and given:
+        raise UsageError("kv.budget needs a policy: choose one with kv.evict.")
+    if spec.evict != "none" and not given:
+        raise UsageError(f"kv.evict={spec.evict} needs a budget: kv.budget.fraction, .tokens or .bytes.")
+    if (given and given[0] <= 0) or (spec.budget.fraction or 0) > 1:
+        raise UsageError("kv.budget is above 0, and a fraction at most 1.")
+
+
+def with_full_precision(spec: KvSpec) -> KvSpec:
+    """Everything kept as computed: what other settings are compared with."""
+    return replace(
+        spec, evict="none", budget=Budget(None, None, None), spread="uniform", quant="none", codebook=False,
+        rotate=False, reindex=False, share="none",
+    )  # fmt: skip
