@@ -32,6 +32,53 @@ class Attention(Protocol):
         ...
 
 
+class Model(Protocol):
+    """A decoder over flat tokens. Logits are computed only for the tokens that the engine wants them of."""
+
+    layers: int
+    kv_heads: int
+    head_dim: int
+    vocabulary: int
+
+    def hidden(self, ids: torch.Tensor, positions: torch.Tensor, attention: Attention) -> torch.Tensor:
+        """The last hidden states [T, width], after the final norm, of ids and positions int64 [T]."""
+        ...
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """[n, width] -> float32 [n, vocabulary]."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """The tokens of one forward pass: first a chunk of one request's prompt (or none), then one of each that decodes.
+
+    rows: int32 [T], of the store. positions: int64 [T], of each token in its request. chunk: how many of the first
+    tokens are the chunk's. ends_prompt: whether the chunk is its prompt's last (the moment of when="prompt").
+    """
+
+    rows: torch.Tensor
+    positions: torch.Tensor
+    chunk: int
+    ends_prompt: bool
+
+
+class RequestAttention(Attention, Protocol):
+    """The `Attention` that the engine gives to the model: over the store, the compressor at work in each layer."""
+
+    def open(self, spec: KvSpec, prompt: int) -> int:
+        """A row of the store for a request of so many prompt tokens; raises UsageError for an unknown policy."""
+        ...
+
+    def close(self, row: int) -> None:
+        """Free the row."""
+        ...
+
+    def begin(self, tokens: Pass) -> None:
+        """Whose tokens the next pass computes; the model then calls it once in each layer, in order."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Slots:
     """What one request holds in one layer, unpacked; heads may hold different numbers of slots.
@@ -114,6 +161,10 @@ class KvStore(Protocol):
 
     def counts(self, layer: int, row: int) -> torch.Tensor:
         """Live slots of each KV head: int64 [H]."""
+        ...
+
+    def held_pages(self, row: int) -> int:
+        """Pages that the row takes."""
         ...
 
     def held_bytes(self, row: int) -> int:
