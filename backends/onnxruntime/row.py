@@ -3,8 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 
-from backends.onnxruntime.sampling import Sampler, log_probabilities
 from backends.serving.engine import EngineConfig, RequestOutput, Sampling
+from backends.serving.writing import Writing
 
 
 class Row:
@@ -17,12 +17,9 @@ class Row:
         self.request_id = request_id
         self.ids = ids
         self.sampling = sampling
-        self.sampler = Sampler(sampling, config.eos_ids)
         self.length = 0
         self.feed = ids[-1]
-        self.generated = 0
-        self.prompt_logprobs: list[float | None] = [None]
-        self._eos_ids = config.eos_ids
+        self._writing = Writing(request_id, sampling, config.eos_ids)
 
     @property
     def prompt_left(self) -> int:
@@ -39,27 +36,15 @@ class Row:
         start = self.length
         self.length += chunk
         if logits is not None:
-            self.prompt_logprobs += log_probabilities(logits, self.ids[start + 1 : self.length + 1])
+            self._writing.read(logits, self.ids[start + 1 : self.length + 1])
 
     def told(self) -> RequestOutput:
         """The whole output of a request for the prompt's log-probabilities alone."""
-        return RequestOutput(self.request_id, prompt_logprobs=tuple(self.prompt_logprobs), finish="length")
+        return self._writing.told()
 
     def take(self, logits: npt.NDArray[np.float32]) -> RequestOutput:
         """Choose the next token by the logits [vocabulary] that `feed` gave."""
-        token = self.sampler.choose(logits, self.generated)
-        first = self.generated == 0
+        output = self._writing.take(logits)
         self.length += 1
-        self.generated += 1
-        self.feed = token
-        finish = "length" if self.generated == self.sampling.max_tokens else None
-        if token in self._eos_ids and not self.sampling.ignore_eos:
-            finish = "stop"
-        wanted = self.sampling
-        return RequestOutput(
-            self.request_id,
-            token_ids=(token,),
-            logprobs=tuple(log_probabilities(logits[None], [token])) if wanted.logprobs else None,
-            prompt_logprobs=tuple(self.prompt_logprobs) if first and wanted.prompt_logprobs else None,
-            finish=finish,
-        )
+        (self.feed,) = output.token_ids
+        return output
