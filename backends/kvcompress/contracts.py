@@ -142,8 +142,9 @@ class KvStore(Protocol):
         """
         ...
 
-    def read(self, layer: int, row: int) -> Slots:
-        """Everything the row holds in this layer, unpacked to float32."""
+    def read(self, layer: int, row: int, vectors: bool = True) -> Slots:
+        """Everything the row holds in this layer, unpacked to float32; without `vectors`, keys and values stay empty
+        ([H, 0, D]), which costs no unpacking."""
         ...
 
     def add_attention(self, layer: int, row: int, decay: float, given: torch.Tensor) -> None:
@@ -157,6 +158,11 @@ class KvStore(Protocol):
     def pack(self, layer: int, row: int, first: int, end: int) -> None:
         """Quantise the exact slots with first <= position < end. Where tokens share a scale ("channel", "kivi") only
         whole groups are packed and the rest waits as it is."""
+        ...
+
+    def move(self, layer: int, row: int, keys: torch.Tensor, positions: torch.Tensor) -> None:
+        """Other keys [H, n, D] and positions [H, n] for the slots in the order of `read`, none of them packed: keys
+        that were rotated to new positions."""
         ...
 
     def counts(self, layer: int, row: int) -> torch.Tensor:
@@ -181,14 +187,16 @@ class LayerView:
     """What a policy sees of one request in one layer.
 
     slots: see `Slots`. queries: [Q, w, D], the latest w queries that were computed (RoPE applied), w <= the policy's
-    window, with their positions [w]; None while decoding where none are kept. seen: tokens so far, evicted ones
-    included. rope: rotates [.., D] to positions (angles of the model), for policies that need other positions.
+    window, with their positions [w]; None while decoding. seen: tokens so far, evicted ones included. budget: slots
+    that may stay in a KV head, averaged over the layer's. rope: rotates [.., D] to positions (angles of the model), for
+    policies that need other positions.
     """
 
     slots: Slots
     queries: torch.Tensor | None
     query_positions: torch.Tensor | None
     seen: int
+    budget: int
     layer: int
     layers: int
     rope: "Rope"
@@ -206,12 +214,14 @@ class Policy(Protocol):
     """An eviction method: which slots matter. One small file each, registered by name.
 
     attention: None, or the decay with which the attention that slots are given is summed for it (1: all of it, 0: of
-    the last query alone). window: how many of a chunk's latest queries it looks at (0: none).
+    the last query alone). window: how many of a chunk's latest queries it looks at (0: none); where it looks at
+    queries, attention is summed while decoding only. vectors: whether it reads keys or values.
     """
 
     name: str
     attention: float | None
     window: int
+    vectors: bool
 
     def score(self, view: LayerView) -> torch.Tensor:
         """[H, n], higher is kept first; what it says of padding, sinks and recent slots is not read."""
