@@ -33,19 +33,20 @@ class Attention(Protocol):
 
 
 class Model(Protocol):
-    """A decoder over flat tokens. Logits are computed only for the tokens that the engine wants them of."""
+    """A decoder over flat tokens. Only the tokens whose logits the engine wants are computed to the end."""
 
-    layers: int
-    kv_heads: int
-    head_dim: int
-    vocabulary: int
-
-    def hidden(self, ids: torch.Tensor, positions: torch.Tensor, attention: Attention) -> torch.Tensor:
-        """The last hidden states [T, width], after the final norm, of ids and positions int64 [T]."""
+    def forward(
+        self,
+        ids: torch.Tensor,
+        positions: torch.Tensor,
+        attention: Attention,
+        wanted: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """ids and positions [T] -> the last layer's output [T, width], or of the tokens wanted [N] alone."""
         ...
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        """[n, width] -> float32 [n, vocabulary]."""
+        """Of what `forward` returns: [N, width] -> [N, vocabulary]."""
         ...
 
 
@@ -188,8 +189,8 @@ class LayerView:
 
     slots: see `Slots`. queries: [Q, w, D], the latest w queries that were computed (RoPE applied), w <= the policy's
     window, with their positions [w]; None while decoding. seen: tokens so far, evicted ones included. budget: slots
-    that may stay in a KV head, averaged over the layer's. rope: rotates [.., D] to positions (angles of the model), for
-    policies that need other positions.
+    that may stay in a KV head, averaged over the layer's. rope: rotates [.., D] to positions (angles of the model),
+    for policies that need other positions.
     """
 
     slots: Slots
