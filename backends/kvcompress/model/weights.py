@@ -1,0 +1,192 @@
+"""A decoder's weights from safetensors, in the places where the forward pass reads them.
+
+What is multiplied by the same input lies in one matrix: queries, keys and values; gate and up.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+import torch
+from safetensors import SafetensorError, safe_open
+
+from backends.kvcompress.model.config import DecoderConfig
+from harness.core.errors import ModelError
+
+_DTYPES = ("BF16", "F16", "F32")
+_IGNORED = "rotary_emb.inv_freq"  # older files carry what is calculated here
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """weight [out, in] and bias [out] or None, of a linear map."""
+
+    weight: torch.Tensor
+    bias: torch.Tensor | None
+
+
+@dataclass(frozen=True, slots=True)
+class LayerWeights:
+    """One layer. qkv: rows of the queries, then keys, then values. gate_up: rows of the gate, then up.
+
+    The norms are [hidden]; query_norm and key_norm [head_dim], or None.
+    """
+
+    attention_norm: torch.Tensor
+    qkv: Matrix
+    output: Matrix
+    query_norm: torch.Tensor | None
+    key_norm: torch.Tensor | None
+    mlp_norm: torch.Tensor
+    gate_up: Matrix
+    down: Matrix
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderWeights:
+    """embedding [vocabulary, hidden]; head is the same tensor where they are tied."""
+
+    embedding: torch.Tensor
+    layers: tuple[LayerWeights, ...]
+    norm: torch.Tensor
+    head: Matrix
+
+
+def compute_dtype(device: torch.device) -> torch.dtype:
+    """float32 on a CPU, whose bfloat16 products are slow; bfloat16 elsewhere."""
+    return torch.float32 if device.type == "cpu" else torch.bfloat16
+
+
+def load_weights(folder: Path, config: DecoderConfig, device: torch.device) -> DecoderWeights:
+    """All weights in the device's compute dtype; raises ModelError unless every tensor is known and of its shape."""
+    files = _Files(folder)
+    load = _Loader(files, device, compute_dtype(device))
+    q, kv = config.heads * config.head_dim, config.kv_heads * config.head_dim
+    hidden, inner = config.hidden, config.inner
+
+    def layer(at: str) -> LayerWeights:
+        attention, mlp = f"{at}.self_attn", f"{at}.mlp"
+        head_norm = (config.head_dim,)
+        return LayerWeights(
+            attention_norm=load.tensor(f"{at}.input_layernorm.weight", (hidden,)),
+            qkv=load.matrix(
+                (f"{attention}.q_proj", f"{attention}.k_proj", f"{attention}.v_proj"),
+                (q, kv, kv), hidden, config.qkv_bias,
+            ),
+            output=load.matrix((f"{attention}.o_proj",), (hidden,), q, config.output_bias),
+            query_norm=load.tensor(f"{attention}.q_norm.weight", head_norm) if config.head_norms else None,
+            key_norm=load.tensor(f"{attention}.k_norm.weight", head_norm) if config.head_norms else None,
+            mlp_norm=load.tensor(f"{at}.post_attention_layernorm.weight", (hidden,)),
+            gate_up=load.matrix((f"{mlp}.gate_proj", f"{mlp}.up_proj"), (inner, inner), hidden, config.mlp_bias),
+            down=load.matrix((f"{mlp}.down_proj",), (hidden,), inner, config.mlp_bias),
+        )  # fmt: skip
+
+    embedding = load.tensor("model.embed_tokens.weight", (config.vocabulary, hidden))
+    weights = DecoderWeights(
+        embedding=embedding,
+        layers=tuple(layer(f"model.layers.{number}") for number in range(config.layers)),
+        norm=load.tensor("model.norm.weight", (hidden,)),
+        head=_head(load, files, config, embedding),
+    )
+    if left := sorted(name for name in files.names() - load.read if not name.endswith(_IGNORED)):
+        raise ModelError(
+            f"{folder} holds {len(left)} tensors that its config.json does not account for, such as {left[0]}. "
+            "Choose a model of a supported family."
+        )
+    return weights
+
+
+def _head(load: "_Loader", files: "_Files", config: DecoderConfig, embedding: torch.Tensor) -> Matrix:
+    if not config.tied:
+        return load.matrix(("lm_head",), (config.vocabulary,), config.hidden, bias=False)
+    if "lm_head.weight" in files.names():  # some writers store the tied copy as well
+        copy = load.tensor("lm_head.weight", tuple(embedding.shape))
+        if not torch.equal(copy, embedding):
+            raise ModelError(
+                "config.json ties the head to the embedding, but the file holds two different ones."
+            )
+    return Matrix(embedding, None)
+
+
+class _Files:
+    """Which safetensors file holds which tensor."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        index = folder / "model.safetensors.index.json"
+        try:
+            if index.is_file():
+                self._places: dict[str, str] = orjson.loads(index.read_bytes())["weight_map"]
+                paths = [folder / name for name in sorted({*self._places.values()})]
+            else:
+                paths = sorted(folder.glob("*.safetensors"))
+                if len(paths) != 1:
+                    raise ModelError(
+                        f"{folder} holds {len(paths)} safetensors files and no index of them. "
+                        "Give a folder with model.safetensors or model.safetensors.index.json."
+                    )
+            self._open = {path.name: safe_open(path, framework="pt", device="cpu") for path in paths}
+            if not index.is_file():
+                self._places = dict.fromkeys(self._open[paths[0].name].keys(), paths[0].name)
+        except (OSError, ValueError, KeyError, SafetensorError) as error:
+            raise ModelError(
+                f"The weights in {folder} cannot be read: {error}. Download them again."
+            ) from error
+
+    def names(self) -> set[str]:
+        return {*self._places}
+
+    def read(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
+        """As stored, on the CPU; raises ModelError."""
+        if name not in self._places:
+            raise ModelError(f"{self._folder} lacks the tensor {name}. Download the model again.")
+        file = self._open[self._places[name]]
+        try:
+            part = file.get_slice(name)
+            found, dtype = tuple(part.get_shape()), part.get_dtype()
+        except SafetensorError as error:
+            raise ModelError(
+                f"{self._places[name]} lacks the tensor {name}: {error}. Download it again."
+            ) from error
+        if found != shape:
+            raise ModelError(
+                f"The tensor {name} has shape {list(found)}, and config.json says {list(shape)}."
+            )
+        if dtype not in _DTYPES:
+            raise ModelError(f"The tensor {name} is stored as {dtype}. Give a model in {', '.join(_DTYPES)}.")
+        return file.get_tensor(name)
+
+
+class _Loader:
+    """Reads tensors into the compute dtype, and remembers which."""
+
+    def __init__(self, files: _Files, device: torch.device, dtype: torch.dtype) -> None:
+        self._files, self._device, self._dtype = files, device, dtype
+        self.read: set[str] = set()
+
+    def tensor(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
+        into = torch.empty(shape, dtype=self._dtype, device=self._device)
+        self._fill(into, name)
+        return into
+
+    def matrix(self, names: Sequence[str], rows: Sequence[int], columns: int, bias: bool) -> Matrix:
+        """The matrices `names` one below the other, and their biases; each part is copied straight to its place."""
+        weight = torch.empty(sum(rows), columns, dtype=self._dtype, device=self._device)
+        joined = torch.empty(sum(rows), dtype=self._dtype, device=self._device) if bias else None
+        for name, (start, end) in zip(names, _spans(rows), strict=True):
+            self._fill(weight[start:end], f"{name}.weight")
+            if joined is not None:
+                self._fill(joined[start:end], f"{name}.bias")
+        return Matrix(weight, joined)
+
+    def _fill(self, into: torch.Tensor, name: str) -> None:
+        into.copy_(self._files.read(name, tuple(into.shape)))
+        self.read.add(name)
+
+
+def _spans(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    start = 0
+    for size in sizes:
+        yield start, start + size
+        start += size
