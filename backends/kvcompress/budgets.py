@@ -1,0 +1,84 @@
+"""How many slots a request may hold, at each moment, in each layer."""
+
+from dataclasses import dataclass
+
+from backends.kvcompress.contracts import KvStore
+from backends.kvcompress.spec import KvSpec
+from harness.core.errors import UsageError
+
+PACKED_TOGETHER = 8  # tokens that became older than `recent` while decoding, which are packed in one go
+MARGIN = 32  # most slots that an eviction while decoding goes below the budget, so that few steps evict
+PYRAMID = 20  # PyramidKV's beta: the last layer has 1/20 of an even share (Cai et al. 2024, arXiv 2406.02069)
+_TABLE_ENTRY = 8  # most bytes that a page takes in the tables of a store
+_MOST_TOKENS = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """layers and KV heads of the model."""
+
+    layers: int
+    heads: int
+
+
+def exact_slots(spec: KvSpec, slots: int) -> int:
+    """Of so many slots of a head, the most that are not packed."""
+    if spec.quant == "none":
+        return slots
+    waiting = spec.group - 1 if spec.granularity in ("channel", "kivi") else 0
+    return min(slots, spec.sinks + spec.recent + PACKED_TOGETHER + waiting)
+
+
+def slots_within(bytes_: int, spec: KvSpec, store: KvStore, shape: Shape, tables: int) -> int:
+    """Most slots of a KV head, on average, of a request that takes `bytes_`; tables: bytes that it takes when empty.
+
+    Raises UsageError where not even one slot fits.
+    """
+    heads = shape.layers * shape.heads
+    cost = store.page_bytes + _TABLE_ENTRY
+
+    def bytes_of(slots: int) -> int:
+        exact = exact_slots(spec, slots)
+        pages = heads * store.pages_for(spec, exact, slots - exact)
+        if spec.spread != "uniform":  # lengths differ, and each may leave a page of either kind half empty
+            pages += heads * (1 if spec.quant == "none" else 2)
+        return tables + pages * cost
+
+    if bytes_of(1) > bytes_:
+        raise UsageError(
+            f"kv.budget.bytes={bytes_} holds no slot of each KV head. Give at least {bytes_of(1)}."
+        )
+    low, high = 1, _MOST_TOKENS
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if bytes_of(middle) <= bytes_ else (low, middle - 1)
+    return low
+
+
+class Allowance:
+    """Slots that one request may hold of a KV head. prompt: tokens of its prompt. most: where the budget is in bytes,
+    what they hold."""
+
+    def __init__(self, spec: KvSpec, prompt: int, shape: Shape, most: int | None) -> None:
+        self._spec = spec
+        self._prompt = prompt
+        self._layers = shape.layers
+        self._most = most if spec.budget.tokens is None else spec.budget.tokens
+
+    def slots(self, layer: int, seen: int) -> int:
+        """Of a KV head in this layer, on average over its heads, when `seen` tokens were seen."""
+        tokens = max(seen, self._prompt)
+        even: float = tokens
+        if self._spec.budget.fraction is not None:
+            even = max(1.0, self._spec.budget.fraction * tokens)
+        if self._most is not None:
+            even = min(tokens, self._most)
+        if self._spec.spread == "pyramid" and self._layers > 1:
+            first = min(2 * even - even / PYRAMID, tokens)
+            even = first - 2 * (first - even) * layer / (self._layers - 1)
+        return int(even)
+
+
+def below(allowed: int) -> int:
+    """What an eviction while decoding leaves of `allowed` slots, the one that is to come subtracted."""
+    return max(0, allowed - 1 - min(MARGIN, allowed // 16))

@@ -1,0 +1,140 @@
+"""Evicts and packs what one request holds in one layer: after each chunk of its prompt, and before a decode step.
+
+While decoding, eviction comes before the new token and leaves some slots free, so that the budget holds at every step
+and most steps evict nothing. Within a chunk's pass one layer at a time holds its chunk beyond the budget.
+"""
+
+from dataclasses import replace
+
+import torch
+
+from backends.kvcompress.budgets import PACKED_TOGETHER, Allowance, Shape, below, slots_within
+from backends.kvcompress.contracts import KvStore, LayerView, Rope, Slots
+from backends.kvcompress.held_request import HeldRequest
+from backends.kvcompress.policies import policy
+from backends.kvcompress.selection import select
+from backends.kvcompress.slot_order import in_order
+from backends.kvcompress.spec import Budget, KvSpec, check
+from harness.core.errors import UsageError
+
+_LOOK_AHEAD = 64  # decode steps after which a request that has room is looked at again
+
+
+class Compressor:
+    """At work on the rows of `store`, for a model of that shape and those rotary positions."""
+
+    def __init__(self, store: KvStore, shape: Shape, rope: Rope) -> None:
+        self._store = store
+        self._shape = shape
+        self._rope = rope
+
+    def open(self, spec: KvSpec, prompt: int) -> HeldRequest:
+        """A row for a request. Raises UsageError for an unknown policy and for what does not go together."""
+        method = policy(spec.evict)
+        if spec.reindex and (method.window or method.attention is not None or spec.spread == "adakv"):
+            raise UsageError(
+                "kv.reindex=true goes with policies that read no queries, such as streaming_llm, and with "
+                "kv.spread=uniform or pyramid."
+            )
+        row = self._store.open(spec)
+        try:
+            allowance = self._allowance(spec, prompt, row)
+        except UsageError:
+            self._store.close(row)
+            raise
+        layers = self._shape.layers
+        return HeldRequest(row, spec, prompt, method, allowance, [0] * layers, [0] * layers)
+
+    def rebudget(self, held: HeldRequest, budget: Budget) -> None:
+        """Another budget for a request that has one; it is within it from its next chunk or decode step on."""
+        held.spec = replace(held.spec, budget=budget)
+        check(held.spec)
+        held.allowance = self._allowance(held.spec, held.prompt, held.row)
+        held.due = [0] * self._shape.layers
+
+    def after_chunk(
+        self,
+        held: HeldRequest,
+        layer: int,
+        slots: Slots,
+        seen: int,
+        queries: torch.Tensor | None,
+        query_positions: torch.Tensor | None,
+    ) -> None:
+        """Shrink what the request holds now that it has seen so many tokens.
+
+        slots: what was held before and then the chunk's, unpacked. queries [Q, w, D]: the latest, with their
+        positions [w], if the policy looks at them.
+        """
+        target = held.allowance.slots(layer, seen)
+        if held.spec.evict != "none" and _exceeds(self._store.counts(layer, held.row), held.spec, target):
+            view = LayerView(
+                slots, queries, query_positions, seen, target, layer, self._shape.layers, self._rope
+            )
+            kept = self._selected(held, view)
+            now = self._store.read(layer, held.row, vectors=False).positions
+            self._keep(held, layer, in_order(kept, slots.positions, now))
+        self._pack(held, layer)
+        held.due[layer] = 0
+
+    def before_step(self, held: HeldRequest, layer: int, seen: int) -> None:
+        """Make room for one more slot in each head, where `seen` tokens were seen, and pack what is due."""
+        allowed = held.allowance.slots(layer, seen + 1)
+        if held.spec.evict != "none" and _exceeds(
+            self._store.counts(layer, held.row) + 1, held.spec, allowed
+        ):
+            slots = self._store.read(layer, held.row, vectors=held.policy.vectors)
+            view = LayerView(slots, None, None, seen, below(allowed), layer, self._shape.layers, self._rope)
+            self._keep(held, layer, self._selected(held, view))
+        self._pack(held, layer)
+        held.due[layer] = self._due(held, layer, seen)
+
+    def _allowance(self, spec: KvSpec, prompt: int, row: int) -> Allowance:
+        most = None
+        if spec.budget.bytes is not None:
+            tables = self._store.held_bytes(row) - self._store.held_pages(row) * self._store.page_bytes
+            most = slots_within(spec.budget.bytes, spec, self._store, self._shape, tables)
+        return Allowance(spec, prompt, self._shape, most)
+
+    def _selected(self, held: HeldRequest, view: LayerView) -> torch.Tensor:
+        spec = held.spec
+        return select(
+            held.policy.score(view),
+            view.slots.positions,
+            view.budget,
+            spec.sinks,
+            spec.recent,
+            held.next[view.layer],
+            spec.spread == "adakv",
+        )
+
+    def _keep(self, held: HeldRequest, layer: int, kept: torch.Tensor) -> None:
+        self._store.keep(layer, held.row, kept)
+        if not held.spec.reindex:
+            return
+        slots = self._store.read(layer, held.row)
+        places = slots.positions.argsort(1).argsort(1)
+        self._store.move(layer, held.row, self._rope.rotate(slots.keys, places - slots.positions), places)
+        held.next[layer] = places.shape[1]
+
+    def _pack(self, held: HeldRequest, layer: int) -> None:
+        if held.spec.quant != "none":
+            self._store.pack(layer, held.row, held.spec.sinks, held.next[layer] - held.spec.recent)
+
+    def _due(self, held: HeldRequest, layer: int, seen: int) -> int:
+        """The tokens seen at which the next step has to look here first."""
+        ahead = _LOOK_AHEAD if held.spec.quant == "none" else PACKED_TOGETHER
+        if held.spec.evict == "none":
+            return seen + ahead
+        counts = self._store.counts(layer, held.row)
+        for steps in range(1, ahead):
+            if _exceeds(counts + steps + 1, held.spec, held.allowance.slots(layer, seen + steps + 1)):
+                return seen + steps
+        return seen + ahead
+
+
+def _exceeds(counts: torch.Tensor, spec: KvSpec, allowed: int) -> bool:
+    """Whether the slots of a layer's heads, [H], are more than `allowed`, each or on average."""
+    if spec.spread == "adakv":
+        return int(counts.sum()) > allowed * len(counts)
+    return int(counts.max()) > allowed
