@@ -123,13 +123,14 @@ class TorchStore:
         self._attention[where[recorded]] = summed[recorded]
         return result
 
-    def read(self, layer: int, row: int) -> Slots:
-        """Everything the row holds in this layer, as float32."""
+    def read(self, layer: int, row: int, vectors: bool = True) -> Slots:
+        """See `contracts.KvStore`."""
         where, there = self._of_row(layer, row)
         gone = ~there
+        read = where if vectors else where[:, :0]
         return Slots(
-            self._keys[where].float().masked_fill_(gone[..., None], 0),
-            self._values[where].float().masked_fill_(gone[..., None], 0),
+            self._keys[read].float().masked_fill_(gone[:, : read.shape[1], None], 0),
+            self._values[read].float().masked_fill_(gone[:, : read.shape[1], None], 0),
             self._positions[where].long().masked_fill_(gone, -1),
             self._is_packed[where] & there,
             self._attention[where].masked_fill_(gone, 0),
@@ -173,6 +174,12 @@ class TorchStore:
             if spec.granularity == "tensor":
                 self._fixed[row, layer, kind] = quantised.fitted
         self._is_packed[slots] = True
+
+    def move(self, layer: int, row: int, keys: torch.Tensor, positions: torch.Tensor) -> None:
+        """See `contracts.KvStore`."""
+        where, there = self._of_row(layer, row)
+        self._keys[where[there]] = keys.to(self._keys)[there]
+        self._positions[where[there]] = positions.to(self._positions)[there]
 
     def counts(self, layer: int, row: int) -> torch.Tensor:
         """Live slots of each KV head: int64 [H], on the host."""

@@ -8,8 +8,8 @@ the rounded ones, so that what is stored is all that is needed to read it back.
 
 A scale is rounded to nearest even, a zero downwards, so that no value lies below it: every value that took part in
 fitting is read back within half a step (codebook and fp8: within half the gap of the levels about it), and one that
-did not (a fixed scale, see `sharing`) saturates. Where all that share a scale are 0 the scale is 0, and so is what is
-read back.
+did not (a fixed scale, see `sharing`) saturates. Where all that share a scale are 0 (or so small that float32 does
+not hold the scale, or a codebook's squares) the scale may be 0, and so is what is read back.
 """
 
 from dataclasses import dataclass
