@@ -1,22 +1,33 @@
-"""Eviction methods by the names of their papers. A new one is a file with a class and a row here."""
+"""Eviction methods by the names of their papers. A new one is a file with a class and a row here.
 
-from collections.abc import Callable
+A table of strings, so that a name can be checked where there is no torch: a method is imported when it is used.
+"""
 
-from backends.kvcompress.contracts import Policy
-from backends.kvcompress.policies.knorm import KeyNorm
-from backends.kvcompress.policies.none import KeepAll
-from backends.kvcompress.policies.streaming_llm import StreamingLlm
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from harness.core.errors import UsageError
 
-POLICIES: dict[str, Callable[[], Policy]] = {
-    "none": KeepAll,
-    "streaming_llm": StreamingLlm,
-    "knorm": KeyNorm,
+if TYPE_CHECKING:
+    from backends.kvcompress.contracts import Policy
+
+# name -> "module:class", below this package
+POLICIES: dict[str, str] = {
+    "none": "none:KeepAll",
+    "streaming_llm": "streaming_llm:StreamingLlm",
+    "knorm": "knorm:KeyNorm",
 }
 
 
-def policy(name: str) -> Policy:
-    """The policy of that name; raises UsageError, naming the choices, where there is none."""
+def check_policy(name: str) -> None:
+    """Raises UsageError, naming the choices, where there is none of that name."""
     if name not in POLICIES:
         raise UsageError(f"kv.evict={name} is unknown. Choose one of {', '.join(POLICIES)}.")
-    return POLICIES[name]()
+
+
+def policy(name: str) -> "Policy":
+    """The policy of that name; raises UsageError, naming the choices, where there is none."""
+    check_policy(name)
+    module, _, kind = POLICIES[name].partition(":")
+    made: Policy = getattr(import_module(f"{__name__}.{module}"), kind)()
+    return made
