@@ -13,6 +13,7 @@ from harness.report.answer import answer
 from harness.report.canvas import DASH_ARRAYS, PALETTE
 from harness.report.comparison import comparison_sections
 from harness.report.figures import Figure, load_over_time, memory_over_time, token_gaps, ttft_distribution
+from harness.report.frontier import frontier_figures
 from harness.report.glossary import GLOSSARY
 from harness.report.labels import differing_options, group_labels, labels
 from harness.report.searches import section
@@ -79,7 +80,7 @@ def page(runs: Sequence[Run]) -> dict[str, Any]:
         "rows": rows,
         "series": [(_swatch(position), label) for position, label in enumerate(series)],
         "columns": columns,
-        "figures": [figure for figure in figures if figure],
+        "figures": [*frontier_figures(runs, groups), *(figure for figure in figures if figure)],
         "errors": [error for row in rows for error in _errors(row)],
         "checks": _checks(rows),
         "differences": _differences(runs),
