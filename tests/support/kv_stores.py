@@ -7,7 +7,6 @@ import numpy as np
 import torch
 
 from backends.kvcompress.contracts import KvStore, Slots
-from backends.kvcompress.store.paged import PagedStore
 from backends.kvcompress.store_torch import TorchStore
 
 LAYERS, HEADS, GROUP, DIM = 2, 2, 3, 64
@@ -17,14 +16,7 @@ def torch_store(pool_bytes: int = 1 << 24) -> KvStore:
     return TorchStore(LAYERS, HEADS, DIM, pool_bytes, torch.float32, torch.device("cpu"))
 
 
-def paged_store(pool_bytes: int = 1 << 24) -> KvStore:
-    return PagedStore(
-        LAYERS, HEADS, GROUP, DIM, "f32", pool_bytes, max_rows=8, context_length=2048, threads=1,
-        has_attention=lambda spec: True,
-    )  # fmt: skip
-
-
-STORES: dict[str, Callable[..., KvStore]] = {"torch": torch_store, "paged": paged_store}
+STORES: dict[str, Callable[..., KvStore]] = {"torch": torch_store}
 
 
 @dataclass

@@ -8,7 +8,6 @@ import scipy.linalg
 import torch
 
 from backends.kvcompress.contracts import KvStore, PoolFull
-from backends.kvcompress.quant.bits import packed_bytes
 from backends.kvcompress.quant.codebook import gaussian_levels
 from backends.kvcompress.quant.rotation import signs
 from backends.kvcompress.spec import GRANULARITIES, KvSpec
@@ -279,27 +278,6 @@ def test_where_nothing_is_quantised_nothing_is_packed(make: Make) -> None:
     assert not store.read(0, row).packed.any()
 
 
-@packings
-def test_both_kinds_of_store_read_back_the_same(packing: KvSpec) -> None:
-    read = []
-    for kind in ("torch", "paged"):
-        store = STORES[kind]()
-        row = store.open(packing)
-        tokens(300).append(store, 0, row)
-        store.keep(0, row, mask(store, 0, row, [set(range(50, 90)), set(range(7, 250, 2))]))
-        store.pack(0, row, 4, 150)
-        store.pack(0, row, 4, 290)
-        read.append(held(store.read(0, row)))
-    for ours, theirs in zip(*read, strict=True):
-        assert np.array_equal(ours.positions, theirs.positions)
-        assert np.array_equal(ours.packed, theirs.packed)
-        for field in ("keys", "values"):
-            off = np.abs(getattr(ours, field) - getattr(theirs, field)).max(axis=1)
-            # A value on the edge of two codes may fall to either side, and a scale of bfloat16 as well.
-            assert (off < 1e-5).mean() > 0.99
-            assert off.max() < 3
-
-
 @pytest.mark.parametrize(
     "packing", [spec(), spec(quant="int4"), spec(quant="int2", granularity="kivi")], ids=name_of
 )
@@ -432,23 +410,6 @@ def test_exact_slots_take_what_geometry_says(make: Make) -> None:
     assert least <= (geometry + 12) * 1.1
     pages = store.pages_for(spec(), count, 0)
     assert store.held_pages(row) == pages * HEADS * LAYERS
-
-
-@packings
-def test_packed_slots_take_what_codes_and_scales_take(packing: KvSpec) -> None:
-    """Where packing is real; beside them, positions, attention, tables and the ends of pages as for exact slots."""
-    store = STORES["paged"]()
-    assert store.packed
-    row, count = store.open(packing), 1600
-    for layer in range(LAYERS):
-        tokens(count).append(store, layer, row)
-        store.pack(layer, row, 0, count)
-        assert store.read(layer, row, vectors=False).packed.all()
-    wanted = packed_bytes(packing, count, HEADS, DIM) / (count * HEADS)
-    least, most = slot_bytes(store.held_bytes(row), count, store)
-    assert most >= wanted
-    assert least <= (wanted + 12) * 1.1
-    assert store.held_pages(row) <= store.pages_for(packing, 0, count) * HEADS * LAYERS
 
 
 @packings
