@@ -1,25 +1,38 @@
-"""A store so plain that it is the truth for what stands above it: lists of slots in an order not to be relied on.
+"""A store so plain that it is the truth for what stands above it: slots in an order that is not to be relied on.
 
 Packed slots are marked and stay as they are, so that a run without eviction is exact whatever is packed.
 """
 
 import math
-import random
-from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from backends.kvcompress.contracts import PoolFull, Slots
 from backends.kvcompress.spec import KvSpec
 
 
-@dataclass
-class Slot:
-    key: torch.Tensor
-    value: torch.Tensor
-    position: int
-    attention: float = 0.0
-    packed: bool = False
+class Head:
+    """The slots of one (request, layer, KV head): keys and values [n, D], the rest [n]."""
+
+    def __init__(self, head_dim: int) -> None:
+        self.keys, self.values = np.zeros((2, 0, head_dim), np.float32)
+        self.positions = np.zeros(0, np.int64)
+        self.attention = np.zeros(0, np.float32)
+        self.packed = np.zeros(0, bool)
+
+    def take(self, which: np.ndarray) -> None:
+        for name, held in vars(self).items():
+            setattr(self, name, held[which])
+
+    def add(self, keys: np.ndarray, values: np.ndarray, positions: np.ndarray) -> None:
+        more = Head(keys.shape[1])
+        more.keys, more.values, more.positions = keys, values, positions
+        more.attention = np.zeros(len(keys), np.float32)
+        more.packed = np.zeros(len(keys), bool)
+        for name, held in vars(self).items():
+            setattr(self, name, np.concatenate((held, getattr(more, name))))
+        assert len(np.unique(self.positions)) == len(self.positions)
 
 
 class ListStore:
@@ -27,19 +40,17 @@ class ListStore:
 
     packed = False
 
-    def __init__(
-        self, layers: int, heads: int, head_dim: int, pages: int = 1 << 20, page_slots: int = 8
-    ) -> None:
+    def __init__(self, layers: int, heads: int, head_dim: int, pages: int = 1 << 20, page_slots: int = 8) -> None:
         self.layers, self.heads, self.head_dim = layers, heads, head_dim
         self.pages, self.page_slots = pages, page_slots
         self.page_bytes = page_slots * (8 * head_dim + 4)
-        self.rows: dict[int, list[list[list[Slot]]]] = {}
+        self.rows: dict[int, list[list[Head]]] = {}
         self.specs: dict[int, KvSpec] = {}
-        self._shuffle = random.Random(0)
+        self._random = np.random.default_rng(0)
 
     def open(self, spec: KvSpec) -> int:
         row = next(n for n in range(len(self.rows) + 1) if n not in self.rows)
-        self.rows[row] = [[[] for _ in range(self.heads)] for _ in range(self.layers)]
+        self.rows[row] = [[Head(self.head_dim) for _ in range(self.heads)] for _ in range(self.layers)]
         self.specs[row] = spec
         return row
 
@@ -60,11 +71,11 @@ class ListStore:
         keys: torch.Tensor,
         values: torch.Tensor,
     ) -> None:
-        for row, position, key, value in zip(rows.tolist(), positions.tolist(), keys, values, strict=True):
-            for head, slots in enumerate(self.rows[row][layer]):
-                assert position not in [slot.position for slot in slots]
-                slots.append(Slot(key[head].clone(), value[head].clone(), position))
-                self._shuffle.shuffle(slots)
+        for row in set(rows.tolist()):
+            mine = (rows == row).numpy()
+            for number, head in enumerate(self.rows[row][layer]):
+                head.add(keys[:, number].numpy()[mine], values[:, number].numpy()[mine], positions.numpy()[mine])
+            self._shuffle(layer, row)
         if self.free_pages() < 0:
             raise PoolFull
 
@@ -74,66 +85,67 @@ class ListStore:
         results = torch.zeros_like(queries)
         shared = queries.shape[1] // self.heads
         for index, row in enumerate(rows.tolist()):
-            for head, slots in enumerate(self.rows[row][layer]):
-                asked = slice(head * shared, (head + 1) * shared)
-                keys = torch.stack([slot.key for slot in slots])
-                given = torch.softmax(queries[index, asked] @ keys.T * self.head_dim**-0.5, -1)
-                results[index, asked] = given @ torch.stack([slot.value for slot in slots])
+            for number, head in enumerate(self.rows[row][layer]):
+                asked = slice(number * shared, (number + 1) * shared)
+                scores = queries[index, asked].numpy() @ head.keys.T / self.head_dim**0.5
+                given = np.exp(scores - scores.max(1, keepdims=True))
+                given /= given.sum(1, keepdims=True)
+                results[index, asked] = torch.from_numpy(given @ head.values)
                 if not decay[index].isnan():
-                    for slot, more in zip(slots, given.sum(0).tolist(), strict=True):
-                        slot.attention = float(decay[index]) * slot.attention + more
+                    head.attention = np.float32(decay[index]) * head.attention + given.sum(0)
         return results
 
     def read(self, layer: int, row: int, vectors: bool = True) -> Slots:
         held = self.rows[row][layer]
-        most = max(len(slots) for slots in held)
-        keys, values = torch.zeros(2, self.heads, most, self.head_dim)
-        positions = torch.full((self.heads, most), -1)
-        packed = torch.zeros(self.heads, most, dtype=torch.bool)
-        attention = torch.zeros(self.heads, most)
-        for head, slots in enumerate(held):
-            for index, slot in enumerate(slots):
-                keys[head, index], values[head, index] = slot.key, slot.value
-                positions[head, index], packed[head, index] = slot.position, slot.packed
-                attention[head, index] = slot.attention
+        most = max(len(head.positions) for head in held)
+
+        def padded(name: str, padding: float) -> torch.Tensor:
+            parts = [torch.from_numpy(getattr(head, name)) for head in held]
+            whole = torch.full((len(held), most, *parts[0].shape[1:]), padding, dtype=parts[0].dtype)
+            for into, part in zip(whole, parts, strict=True):
+                into[: len(part)] = part
+            return whole
+
+        keys, values = padded("keys", 0), padded("values", 0)
         if not vectors:
             keys, values = keys[:, :0], values[:, :0]
-        return Slots(keys, values, positions, packed, attention)
+        return Slots(keys, values, padded("positions", -1), padded("packed", 0), padded("attention", 0))
 
     def add_attention(self, layer: int, row: int, decay: float, given: torch.Tensor) -> None:
-        for head, slots in enumerate(self.rows[row][layer]):
-            for slot, more in zip(slots, given[head].tolist(), strict=False):
-                slot.attention = decay * slot.attention + more
+        for head, more in zip(self.rows[row][layer], given.numpy(), strict=True):
+            head.attention = decay * head.attention + more[: len(head.attention)]
 
     def keep(self, layer: int, row: int, kept: torch.Tensor) -> None:
-        for slots, stay in zip(self.rows[row][layer], kept.tolist(), strict=True):
-            slots[:] = [slot for slot, stays in zip(slots, stay, strict=False) if stays]
-            self._shuffle.shuffle(slots)
+        for head, stay in zip(self.rows[row][layer], kept.numpy(), strict=True):
+            head.take(stay[: len(head.positions)])
+        self._shuffle(layer, row)
 
     def move(self, layer: int, row: int, keys: torch.Tensor, positions: torch.Tensor) -> None:
-        for head, slots in enumerate(self.rows[row][layer]):
-            for index, slot in enumerate(slots):
-                assert not slot.packed
-                slot.key, slot.position = keys[head, index].clone(), int(positions[head, index])
+        for number, head in enumerate(self.rows[row][layer]):
+            assert not head.packed.any()
+            head.keys = keys[number, : len(head.keys)].numpy()
+            head.positions = positions[number, : len(head.positions)].numpy()
 
     def pack(self, layer: int, row: int, first: int, end: int) -> None:
-        for slots in self.rows[row][layer]:
-            for slot in slots:
-                slot.packed |= first <= slot.position < end
-            self._shuffle.shuffle(slots)
+        for head in self.rows[row][layer]:
+            head.packed = head.packed | ((head.positions >= first) & (head.positions < end))
+        self._shuffle(layer, row)
 
     def counts(self, layer: int, row: int) -> torch.Tensor:
-        return torch.tensor([len(slots) for slots in self.rows[row][layer]])
+        return torch.tensor([len(head.positions) for head in self.rows[row][layer]])
 
     def held_pages(self, row: int) -> int:
-        return sum(
-            self.pages_for(self.specs[row], sum(not s.packed for s in slots), sum(s.packed for s in slots))
-            for layer in self.rows[row]
-            for slots in layer
-        )
+        spec = self.specs[row]
+        packed = [int(head.packed.sum()) for layer in self.rows[row] for head in layer]
+        slots = [len(head.packed) for layer in self.rows[row] for head in layer]
+        return sum(self.pages_for(spec, n - of, of) for n, of in zip(slots, packed, strict=True))
 
     def held_bytes(self, row: int) -> int:
         return self.held_pages(row) * self.page_bytes + 64
 
     def used_bytes(self) -> int:
         return sum(self.held_bytes(row) for row in self.rows)
+
+    def _shuffle(self, layer: int, row: int) -> None:
+        for head in self.rows[row][layer]:
+            head.take(self._random.permutation(len(head.positions)))

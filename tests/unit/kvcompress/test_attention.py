@@ -16,7 +16,7 @@ EVICTING = sorted(POLICIES.keys() - {"none"})
 
 
 @given(chunk=st.integers(1, 40), prompt=st.integers(1, 40), page_slots=st.sampled_from([1, 8, 64]))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_everything_kept_is_dense_attention(chunk: int, prompt: int, page_slots: int) -> None:
     tokens = stream(44)
     attention = attention_over(ListStore(2, 2, 8, page_slots=page_slots))
