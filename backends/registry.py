@@ -9,6 +9,7 @@ from harness.core.errors import UsageError
 # name -> (module, adapter, its options)
 _ADAPTERS = {
     "endpoint": ("backends.endpoint", "EndpointBackend", "EndpointOptions"),
+    "kvcompress": ("backends.kvcompress.adapter", "KvCompressBackend", "KvCompressOptions"),
     "onnxruntime": ("backends.onnxruntime.adapter", "OnnxRuntimeBackend", "OnnxRuntimeOptions"),
     "openvino": ("backends.openvino.adapter", "OpenVinoBackend", "OpenVinoOptions"),
     "sglang": ("backends.sglang", "SglangBackend", "SglangOptions"),

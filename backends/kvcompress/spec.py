@@ -81,8 +81,12 @@ def as_mapping(spec: KvSpec) -> dict[str, Any]:
 
 def from_mapping(wanted: Mapping[str, Any]) -> KvSpec:
     """Build and check; a budget may name just one of its keys. Raises UsageError."""
-    budget = {field.name: None for field in fields(Budget)} | dict(wanted["budget"] or {})
-    spec = KvSpec(**{**wanted, "budget": Budget(**budget)})
+    given = wanted["budget"] or {}
+    named = [field.name for field in fields(Budget)]
+    if not isinstance(given, Mapping) or given.keys() - set(named):
+        raise UsageError(f"kv.budget holds one of {', '.join(named)}.")
+    spec = KvSpec(**{**wanted, "budget": Budget(**{name: given.get(name) for name in named})})
+    _check_kinds(spec)
     check(spec)
     return spec
 
@@ -107,6 +111,24 @@ def check(spec: KvSpec) -> None:
         )
     if spec.codebook and spec.quant not in ("int4", "int3", "int2"):
         raise UsageError("kv.codebook=true goes with kv.quant=int4, int3 or int2.")
+
+
+def _check_kinds(spec: KvSpec) -> None:
+    """JSON and command lines bring values of any kind; in Python a bool is an int, here it is not."""
+    kinds = {"sinks": int, "recent": int, "group": int, "reindex": bool, "codebook": bool, "rotate": bool}
+    values = {
+        f"kv.{key}": (getattr(spec, key), kinds.get(key, str)) for key in KvSpec.__slots__ if key != "budget"
+    }
+    values |= {
+        f"kv.budget.{key}": (value, kind)
+        for key, kind in (("fraction", float), ("tokens", int), ("bytes", int))
+        if (value := getattr(spec.budget, key)) is not None
+    }
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
+    for key, (value, kind) in values.items():
+        right = isinstance(value, (int, float) if kind is float else kind)
+        if not right or (isinstance(value, bool) and kind is not bool):
+            raise UsageError(f"{key}={value} must be {words[kind]}.")
 
 
 def _check_budget(spec: KvSpec) -> None:

@@ -12,7 +12,7 @@ import orjson
 from aiohttp import web
 
 from backends.serving.app import Server
-from backends.serving.engine import EngineConfig
+from backends.serving.engine import EngineConfig, kv_check
 from backends.serving.link import EngineLink
 from harness.core.errors import EngineError, HarnessError, UsageError
 from harness.core.tokenizer import Tokenizer
@@ -25,7 +25,7 @@ _FAREWELL_S = 2.0  # for streams to say why, when the engine has died
 def parser() -> argparse.ArgumentParser:
     """What the command takes."""
     parser = argparse.ArgumentParser(prog="python -m backends.serving", description=__doc__)
-    parser.add_argument("--engine", required=True, help="openvino")
+    parser.add_argument("--engine", required=True, help="kvcompress, onnxruntime or openvino")
     parser.add_argument("--model", type=Path, required=True, help="what the engine loads: a file or a folder")
     parser.add_argument("--tokenizer", type=Path, required=True, help="folder with tokenizer.json")
     parser.add_argument("--model-name", required=True, help="the model's name in the API")
@@ -66,7 +66,8 @@ async def _serve(arguments: argparse.Namespace) -> int:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, end, number)
-    server = Server(link, tokenizer, arguments.model_name, config.context_length, config.seed)
+    check_kv = kv_check(arguments.engine, config)
+    server = Server(link, tokenizer, arguments.model_name, config.context_length, config.seed, check_kv)
     # handler_cancellation: a request is given up when its client leaves, even while nothing is being written to it.
     runner = web.AppRunner(
         server.application(), access_log=None, handler_cancellation=True, shutdown_timeout=_FAREWELL_S

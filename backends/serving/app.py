@@ -2,9 +2,10 @@
 
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from itertools import count
+from typing import Any
 
 import orjson
 from aiohttp import web
@@ -14,7 +15,7 @@ from backends.serving.bodies import Call, Refusal, parse_chat, parse_completion
 from backends.serving.generation import generate
 from backends.serving.link import EngineGone, EngineLink
 from backends.serving.metrics import expose
-from harness.core.errors import ModelError
+from harness.core.errors import ModelError, UsageError
 from harness.core.tokenizer import Tokenizer
 
 log = logging.getLogger("serving")
@@ -22,16 +23,27 @@ _LARGEST_BODY = 64 << 20
 
 
 class Server:
-    """One model behind the API. context: most tokens of prompt and answer together."""
+    """One model behind the API.
+
+    context: most tokens of prompt and answer together. check_kv: raises UsageError for a `kv` object that cannot be;
+    None where the engine takes none.
+    """
 
     def __init__(
-        self, link: EngineLink, tokenizer: Tokenizer, model_name: str, context: int, seed: int
+        self,
+        link: EngineLink,
+        tokenizer: Tokenizer,
+        model_name: str,
+        context: int,
+        seed: int,
+        check_kv: Callable[[Mapping[str, Any]], None] | None,
     ) -> None:
         self._link = link
         self._tokenizer = tokenizer
         self._model_name = model_name
         self._context = context
         self._seed = seed
+        self._check_kv = check_kv
         self._numbers = count()
         self._created = int(time.time())
 
@@ -70,6 +82,7 @@ class Server:
                 "model_not_found",
                 404,
             )
+        self._check_kv_of(call)
         self._require_ready()
         context = min(self._context, self._link.capacity_tokens or 0)
         sampling = call.sampling(ids, context, self._tokenizer.vocabulary, self._seed)
@@ -93,6 +106,16 @@ class Server:
             except ConnectionError:
                 log.info("a client left before its answer was complete")
             return response
+
+    def _check_kv_of(self, call: Call) -> None:
+        if call.kv is None:
+            return
+        if self._check_kv is None:
+            raise Refusal("kv cannot be chosen for each request here: this engine holds all alike.", "kv")
+        try:
+            self._check_kv(call.kv)
+        except UsageError as error:
+            raise Refusal(str(error), "kv") from error
 
     async def _models(self, request: web.Request) -> web.Response:
         model = {

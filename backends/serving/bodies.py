@@ -1,6 +1,6 @@
 """Request bodies of the OpenAI API, checked: every field known, every type right, else a clear refusal."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from backends.serving.engine import Sampling
 from harness.core.tokenizer import Message
 
 _GENERATION = {"max_tokens", "min_tokens", "ignore_eos", "stop", "seed", "temperature", "top_p", "n"}
-_SHARED = frozenset({"model", "stream", "stream_options", "return_token_ids", "user"} | _GENERATION)
+_SHARED = frozenset({"model", "stream", "stream_options", "return_token_ids", "user", "kv"} | _GENERATION)
 _COMPLETION = _SHARED | {"prompt", "echo", "logprobs"}
 _CHAT = _SHARED | {"messages", "max_completion_tokens"}
 _COMPLETION_TOKENS = 16  # what the API gives where a completion names no length
@@ -41,7 +41,8 @@ class Refusal(Exception):
 class Call:
     """A checked request. prompt: text or ids (completions); messages: a conversation (chat); one of them is None.
 
-    max_tokens: None means as many as fit. logprobs: of each token; echo: the prompt is part of the answer.
+    max_tokens: None means as many as fit. logprobs: of each token; echo: the prompt is part of the answer. kv: how
+    its KV cache is held, as the engine understands it; None where the request does not say.
     """
 
     model: str | None
@@ -59,6 +60,7 @@ class Call:
     return_token_ids: bool
     echo: bool
     logprobs: bool
+    kv: Mapping[str, Any] | None
 
     @property
     def chat(self) -> bool:
@@ -95,6 +97,7 @@ class Call:
             seed=default_seed if self.seed is None else self.seed,
             logprobs=self.logprobs,
             prompt_logprobs=self.echo and self.logprobs,
+            kv=self.kv,
         )
 
 
@@ -121,6 +124,9 @@ class _Body:
 
     def flag(self, name: str) -> bool:
         return bool(self._typed(name, bool, "true or false"))
+
+    def object(self, name: str) -> dict[str, Any] | None:
+        return self._typed(name, dict, "an object")  # type: ignore[no-any-return]
 
     def whole(self, name: str, low: int, high: int = _SEED_LIMIT) -> int | None:
         value: int | None = self._typed(name, int, "a whole number")
@@ -205,6 +211,7 @@ def _call(
         return_token_ids=body.flag("return_token_ids"),
         echo=echo,
         logprobs=logprobs,
+        kv=body.object("kv"),
     )
 
 

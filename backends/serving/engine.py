@@ -3,19 +3,24 @@
 This room lives in the engine's environment: it imports aiohttp, tokenizers and the core, never Hydra or pandas.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from harness.core.errors import UsageError
 
 # name -> "module:function"; the function takes an EngineConfig and returns an Engine that is ready to work.
 _ENGINES = {
+    "kvcompress": "backends.kvcompress.loading:load",
     "onnxruntime": "backends.onnxruntime.engine:load",
     "openvino": "backends.openvino.engine:load",
 }
+# name -> "module:function" of the engines whose requests may bring a `kv` object. The function takes an EngineConfig
+# and the object, and raises UsageError for one that cannot be; it is called before the engine sees the request.
+_KV_OF_REQUESTS = {"kvcompress": "backends.kvcompress.requested:check_kv"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,7 @@ class Sampling:
     max_tokens: at most this many (0 only with prompt_logprobs). min_tokens: the end token is impossible before.
     temperature: 0 takes the most probable token. seed: of this request's own random numbers.
     logprobs, prompt_logprobs: also report the log-probability of each generated / each prompt token.
+    kv: how the request's KV cache is held where that differs from the engine's options; None where nothing does.
     """
 
     max_tokens: int
@@ -73,11 +79,11 @@ class Sampling:
     seed: int
     logprobs: bool
     prompt_logprobs: bool
+    kv: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RequestOutput:
-    """What one step gave to one request.
+class RequestOutput(NamedTuple):
+    """What one step gave to one request. A tuple, since one is made and sent for every token.
 
     token_ids: the new tokens, the end token included. logprobs: one for each of them, or None if not asked for.
     prompt_logprobs: once, natural logs, one for each prompt token, None for the first. finish: "stop" (an end
@@ -130,6 +136,17 @@ def load_engine(name: str, config: EngineConfig) -> Engine:
     place = _ENGINES.get(name)
     if place is None:
         raise UsageError(f"--engine {name} is unknown. Choose one of {', '.join(sorted(_ENGINES))}.")
-    module, _, function = place.partition(":")
-    engine: Engine = getattr(import_module(module), function)(config)
+    engine: Engine = _function(place)(config)
     return engine
+
+
+def kv_check(name: str, config: EngineConfig) -> Callable[[Mapping[str, Any]], None] | None:
+    """What checks the `kv` object of a request, raising UsageError; None where the engine takes none."""
+    place = _KV_OF_REQUESTS.get(name)
+    return None if place is None else partial(_function(place), config)
+
+
+def _function(place: str) -> Callable[..., Any]:
+    module, _, name = place.partition(":")
+    function: Callable[..., Any] = getattr(import_module(module), name)
+    return function

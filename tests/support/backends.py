@@ -4,6 +4,8 @@ from typing import Any
 
 from backends.base import EngineOptions
 from backends.endpoint import EndpointBackend, EndpointOptions
+from backends.kvcompress.adapter import KvCompressBackend
+from backends.kvcompress.options import BudgetOptions, KvCompressOptions, KvOptions
 from backends.onnxruntime.adapter import OnnxRuntimeBackend, OnnxRuntimeOptions
 from backends.openvino.adapter import OpenVinoBackend
 from backends.openvino.eviction import OpenVinoOptions
@@ -54,6 +56,22 @@ _EVICTION: dict[str, Any] = {
     "eviction_scores": "norm_sum",
 }
 _ONNXRUNTIME: dict[str, Any] = {**_OPENVINO, "kv_scheme": None}
+_KV: dict[str, Any] = {
+    "evict": "none",
+    "spread": "uniform",
+    "sinks": 4,
+    "recent": 32,
+    "when": "chunk",
+    "reindex": False,
+    "quant": "none",
+    "granularity": "token_head",
+    "group": 32,
+    "codebook": False,
+    "rotate": False,
+    "share": "none",
+}
+_BUDGET: dict[str, Any] = {"fraction": None, "tokens": None, "bytes": None}
+_KVCOMPRESS: dict[str, Any] = {**_OPENVINO, "kernel": "compiled", "scheduler": "static"}
 _VLLM: dict[str, Any] = {**_OPENVINO, "prefill_chunk": 256, "threads": None, "eager": True}
 _SGLANG: dict[str, Any] = {**_OPENVINO, "prefill_chunk": 256, "threads": None, "attention": None}
 _TENSORRT_LLM: dict[str, Any] = {
@@ -75,6 +93,17 @@ def openvino(**changes: Any) -> OpenVinoBackend:
     """An OpenVINO backend, small and exact (f32 KV) unless told otherwise."""
     return OpenVinoBackend(
         OpenVinoOptions(name="openvino", **{**_COMMON, **_OPENVINO, **_EVICTION, **changes})
+    )
+
+
+def kvcompress(kv: dict[str, Any] | None = None, **changes: Any) -> KvCompressBackend:
+    """A kvcompress backend that keeps everything in f32 unless told otherwise; kv: changes of the KV setting."""
+    given = {**_KV, **(kv or {})}
+    given["budget"] = BudgetOptions(**{**_BUDGET, **given.get("budget", {})})
+    return KvCompressBackend(
+        KvCompressOptions(
+            name="kvcompress", **{**_COMMON, **_KVCOMPRESS, "kv": KvOptions(**given), **changes}
+        )
     )
 
 

@@ -35,6 +35,7 @@ _names = st.sampled_from(
         "user",
         "echo",
         "logprobs",
+        "kv",
         "something_else",
     ]
 )
@@ -63,6 +64,7 @@ def test_every_field_arrives() -> None:
     call = completion(
         model="m", stream=True, stream_options={"include_usage": True}, max_tokens=9, min_tokens=2, ignore_eos=True,
         stop=["a", "b"], seed=3, temperature=0, top_p=0.5, return_token_ids=True, echo=True, logprobs=1,
+        kv={"quant": "int4"},
     )  # fmt: skip
     sampling = call.sampling([1, 2], context=11, vocabulary=10, default_seed=0)
     assert (sampling.max_tokens, sampling.min_tokens, sampling.ignore_eos, sampling.seed) == (9, 2, True, 3)
@@ -73,6 +75,7 @@ def test_every_field_arrives() -> None:
         True,
     )
     assert call.stops == ("a", "b")
+    assert sampling.kv == {"quant": "int4"}
     assert (call.model, call.stream, call.include_usage, call.return_token_ids) == ("m", True, True, True)
 
 
@@ -99,6 +102,7 @@ def test_every_field_arrives() -> None:
         ({"stream_options": {"include_usage": True}}, "stream_options"),
         ({"stream": True, "stream_options": {"x": True}}, "stream_options"),
         ({"messages": _HELLO}, "messages"),
+        ({"kv": "int4"}, "kv"),
     ],
 )
 def test_a_wrong_field_is_named(fields: dict[str, Any], param: str) -> None:

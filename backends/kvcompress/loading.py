@@ -1,0 +1,86 @@
+"""Model, store, attention and scheduler put together into the engine."""
+
+import logging
+
+from backends.kvcompress.requested import default_spec
+from backends.serving.engine import Engine, EngineConfig
+from harness.core.errors import EngineError, UsageError
+
+try:
+    import torch
+
+    from backends.kvcompress.attention import PagedAttention
+    from backends.kvcompress.budgets import Shape
+    from backends.kvcompress.contracts import KvStore
+    from backends.kvcompress.engine import KvCompressEngine
+    from backends.kvcompress.model.config import DecoderConfig
+    from backends.kvcompress.model.decoder import load_decoder
+    from backends.kvcompress.needs import Needs
+    from backends.kvcompress.policies import policy
+    from backends.kvcompress.scheduler import Scheduler
+    from backends.kvcompress.spec import KvSpec
+except ImportError as error:
+    raise EngineError(
+        f"kvcompress cannot be imported in this environment ({error}). "
+        "Type: python -m harness.engines action=install engine=kvcompress, or name another environment with "
+        "backend.python."
+    ) from error
+
+log = logging.getLogger("kvcompress")
+_DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
+
+
+def load(config: EngineConfig) -> Engine:
+    """Load the model and set aside `config.kv_bytes`, to the page.
+
+    Raises EngineError where one request of `config.context_length` tokens does not fit under the KV setting of the
+    options, UsageError for a setting that cannot be.
+    """
+    torch.set_num_threads(config.threads)
+    torch.set_grad_enabled(False)
+    own, spec = config.own or {}, default_spec(config)
+    device = config.device.replace(".", ":")
+    model = load_decoder(config.model, device)
+    model.config.check_context(config.context_length)
+    store = _store(config, model.config, own["kernel"])
+    shape = Shape(model.config.layers, model.config.kv_heads)
+    attention = PagedAttention(store, shape.layers, shape.heads, model.rope)
+    needs = Needs(store, shape, config.prefill_chunk)
+    attention.close(attention.open(spec, config.context_length))  # told now rather than at the first request
+    _check_pool(config, spec, needs, store)
+    scheduler = Scheduler(store, attention, needs, config.max_running, config.prefill_chunk)
+    log.info("ready: %d pages of %d bytes, %s kernel", store.pages, store.page_bytes, own["kernel"])
+    return KvCompressEngine(config, spec, model, store, attention, scheduler)
+
+
+def _store(config: EngineConfig, model: DecoderConfig, kernel: str) -> KvStore:
+    if kernel == "torch":
+        from backends.kvcompress.store_torch import TorchStore
+
+        device = torch.device(config.device.replace(".", ":"))
+        dtype = _DTYPES[config.kv_dtype]
+        return TorchStore(model.layers, model.kv_heads, model.head_dim, config.kv_bytes, dtype, device)
+    if kernel != "compiled":
+        raise UsageError(f"--options: own.kernel={kernel} is unknown. Use compiled or torch.")
+    from backends.kvcompress.store.paged import PagedStore
+
+    return PagedStore(
+        model.layers, model.kv_heads, model.heads // model.kv_heads, model.head_dim,
+        exact_dtype=config.kv_dtype,
+        pool_bytes=config.kv_bytes,
+        max_rows=config.max_running + 1,  # one to see whether a request can be held before it waits
+        context_length=config.context_length,
+        threads=config.threads,
+        has_attention=lambda spec: policy(spec.evict).attention is not None,
+    )  # fmt: skip
+
+
+def _check_pool(config: EngineConfig, spec: KvSpec, needs: Needs, store: KvStore) -> None:
+    longest = config.context_length
+    pages = needs.held(spec, longest, longest) + needs.passing(spec, longest)
+    if pages > store.pages:
+        raise EngineError(
+            f"backend.kv_bytes={config.kv_bytes} does not hold one request of backend.context_length={longest} "
+            f"tokens under backend.kv, which may take {pages * store.page_bytes} bytes. Raise the first, lower the "
+            "second, or keep less."
+        )

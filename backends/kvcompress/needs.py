@@ -1,0 +1,60 @@
+"""How many pages of the pool a request may take at most, between two passes and within one."""
+
+from functools import lru_cache
+
+from backends.kvcompress.budgets import Allowance, Shape, exact_slots, slots_within
+from backends.kvcompress.contracts import KvStore
+from backends.kvcompress.spec import KvSpec
+
+
+class Needs:
+    """For a model of that shape whose prompts are read `chunk` tokens at a time.
+
+    Raises UsageError where a budget in bytes holds nothing.
+    """
+
+    def __init__(self, store: KvStore, shape: Shape, chunk: int) -> None:
+        self._shape = shape
+        self._all = shape.layers * shape.heads
+        self._chunk = chunk
+        # The same few settings and lengths come again and again; a step asks for each request in it.
+        self._pages_for = lru_cache(4096)(store.pages_for)
+        self._within = lru_cache(256)(lambda bytes_, spec: slots_within(bytes_, spec, store, shape, 0))
+
+    def held(self, spec: KvSpec, prompt: int, tokens: int) -> int:
+        """Most pages between two passes until `tokens` were seen, the reading of the prompt included."""
+        if spec.evict == "none":
+            pages = self._all * self._head(spec, tokens)
+        else:
+            bytes_ = spec.budget.bytes
+            most = None if bytes_ is None else self._within(bytes_, spec)
+            allowed = Allowance(spec, prompt, self._shape, most)
+            layers = range(self._shape.layers) if spec.spread == "pyramid" else [0] * self._shape.layers
+            pages = self._shape.heads * sum(
+                self._head(spec, min(tokens, allowed.slots(layer, tokens))) for layer in layers
+            )
+        if (
+            spec.spread == "adakv"
+        ):  # heads hold different numbers, and each may leave a page of either kind half empty
+            pages += self._all * (1 if spec.quant == "none" else 2)
+        if spec.when == "prompt":
+            pages = max(pages, self._all * self._pages_for(spec, min(tokens, prompt), 0))
+        return pages
+
+    def passing(self, spec: KvSpec, prompt: int) -> int:
+        """Pages beyond `held` within a pass: layer by layer a chunk is appended before the layer is shrunk."""
+        if spec.evict == "none" and spec.quant == "none":
+            return 0
+        return self._shape.heads * (self._pages_for(spec, min(prompt, self._chunk), 0) + 1)
+
+    def growth(self, spec: KvSpec, prompt: int, seen: int, new: int, held: int) -> int:
+        """Most pages that a pass adds to a row of `held` pages and `seen` tokens when it appends `new` tokens."""
+        limit = max(0, self.held(spec, prompt, seen + new) - held)
+        appended = min(self._all * self._pages_for(spec, new, 0), limit)
+        if spec.evict == "none" and spec.quant == "none":
+            return appended
+        return appended + self._shape.heads * (self._pages_for(spec, new, 0) + 1)
+
+    def _head(self, spec: KvSpec, slots: int) -> int:
+        exact = exact_slots(spec, slots)
+        return self._pages_for(spec, exact, slots - exact)

@@ -1,0 +1,63 @@
+"""The engine's options, as conf/backend/kvcompress.yaml fills them and as the engine is told them."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from omegaconf import MISSING
+
+from backends.base import EngineOptions
+
+KERNELS = ("compiled", "torch")
+SCHEDULERS = ("static", "dynamic")
+
+
+@dataclass
+class BudgetOptions:
+    """See `backends.kvcompress.spec.Budget`."""
+
+    fraction: float | None = MISSING
+    tokens: int | None = MISSING
+    bytes: int | None = MISSING
+
+
+@dataclass
+class KvOptions:
+    """See `backends.kvcompress.spec.KvSpec`; a request's own `kv` object has the same keys."""
+
+    evict: str = MISSING
+    budget: BudgetOptions = field(default_factory=BudgetOptions)
+    spread: str = MISSING
+    sinks: int = MISSING
+    recent: int = MISSING
+    when: str = MISSING
+    reindex: bool = MISSING
+    quant: str = MISSING
+    granularity: str = MISSING
+    group: int = MISSING
+    codebook: bool = MISSING
+    rotate: bool = MISSING
+    share: str = MISSING
+
+
+@dataclass
+class KvCompressOptions(EngineOptions):
+    """What is particular to this engine.
+
+    kv: how the KV cache of a request is held. kernel: "compiled" unpacks and attends in one compiled loop, on a CPU;
+        "torch" is the fallback, whose quantised entries are rounded but take as much memory as exact ones.
+    scheduler: "static" gives every request the KV setting asked for, "dynamic" a budget by the pool's pressure.
+    """
+
+    kv: KvOptions = field(default_factory=KvOptions)
+    kernel: str = MISSING
+    scheduler: str = MISSING
+
+
+def own_settings(options: KvCompressOptions) -> dict[str, Any]:
+    """`backends.serving.engine.EngineConfig.own` of this engine."""
+    return {
+        "kv": asdict(options.kv),
+        "kernel": options.kernel,
+        "scheduler": options.scheduler,
+        "weight_dtype": options.weight_dtype,
+    }

@@ -1,0 +1,95 @@
+"""An engine of kvcompress over a tiny model with random weights, and requests through it."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from backends.kvcompress.attention import PagedAttention
+from backends.kvcompress.budgets import Shape
+from backends.kvcompress.contracts import KvStore
+from backends.kvcompress.engine import KvCompressEngine
+from backends.kvcompress.model.decoder import Decoder, load_decoder
+from backends.kvcompress.needs import Needs
+from backends.kvcompress.scheduler import Scheduler
+from backends.kvcompress.store_torch import TorchStore
+from backends.serving.engine import EngineConfig, RequestOutput, Sampling
+from tests.support.kv import spec as kv_spec
+
+VOCABULARY = 97
+LAYERS, HEADS, HEAD_DIM = 3, 2, 16
+CONTEXT = 256
+
+
+def tiny_llama(folder: Path) -> Any:
+    """A Llama of transformers with random weights, saved to `folder`: what ours is held against."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=4,
+        num_key_value_heads=HEADS,
+        head_dim=HEAD_DIM,
+        vocab_size=VOCABULARY,
+        max_position_embeddings=CONTEXT,
+        initializer_range=0.15,  # varied answers whose best token is 40 rounding errors above the next
+    )
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(config).float().eval()
+    model.save_pretrained(folder)
+    return model
+
+
+@dataclass
+class Driven:
+    """An engine with its store, stepped by hand; `told` is what came of each request."""
+
+    engine: KvCompressEngine
+    store: KvStore
+    told: dict[int, list[RequestOutput]] = field(default_factory=dict)
+
+    def step(self) -> None:
+        for output in self.engine.step():
+            self.told.setdefault(output.request_id, []).append(output)
+
+    def drain(self) -> None:
+        while self.engine.has_work():
+            self.step()
+
+    def tokens(self, request_id: int) -> list[int]:
+        return [token for output in self.told.get(request_id, []) for token in output.token_ids]
+
+    def logprobs(self, request_id: int) -> list[float]:
+        return [value for output in self.told[request_id] for value in output.logprobs or ()]
+
+    def prompt_logprobs(self, request_id: int) -> tuple[float | None, ...]:
+        (told,) = [o.prompt_logprobs for o in self.told[request_id] if o.prompt_logprobs is not None]
+        return told
+
+
+def driven(model: Decoder, pages: int = 4000, chunk: int = 16, running: int = 8, **changes: Any) -> Driven:
+    """With a pool of so many pages. changes: of the default KV setting."""
+    page = TorchStore(LAYERS, HEADS, HEAD_DIM, 1 << 20, torch.float32, torch.device("cpu")).page_bytes
+    store = TorchStore(LAYERS, HEADS, HEAD_DIM, pages * page, torch.float32, torch.device("cpu"))
+    attention = PagedAttention(store, LAYERS, HEADS, model.rope)
+    scheduler = Scheduler(store, attention, Needs(store, Shape(LAYERS, HEADS), chunk), running, chunk)
+    config = EngineConfig(
+        Path(), (VOCABULARY - 1,), "cpu", "f32", "f32", CONTEXT, running, pages * page, False, chunk, 1, 0
+    )
+    return Driven(KvCompressEngine(config, kv_spec(**changes), model, store, attention, scheduler), store)
+
+
+def sampling(max_tokens: int, **changes: Any) -> Sampling:
+    """Greedy, to the given length."""
+    plain = {"min_tokens": 0, "ignore_eos": True, "temperature": 0.0, "top_p": 1.0, "seed": 0}
+    return Sampling(
+        **{**plain, "logprobs": True, "prompt_logprobs": False, "max_tokens": max_tokens, **changes}
+    )
+
+
+def load_tiny(folder: Path) -> Decoder:
+    """What `tiny_llama` saved."""
+    return load_decoder(folder, "cpu")
