@@ -1,0 +1,234 @@
+"""This project's engine as a `Driver`: its model, store, policies and kernels, in one process, without a server.
+
+A setting: {"kv": every key of `KvSpec`, "kv_dtype": "f32" or "bf16", of what is not packed, "kernel": "compiled" or
+"torch"}.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numba
+import torch
+
+from backends.kvcompress.attention import PagedAttention
+from backends.kvcompress.contracts import Pass
+from backends.kvcompress.model.decoder import load_decoder
+from backends.kvcompress.policies import policy
+from backends.kvcompress.spec import KvSpec, from_mapping
+from backends.kvcompress.store.paged import PagedStore
+from backends.kvcompress.store_torch import TorchStore
+from benchmarks.kv.driver import Setting
+from benchmarks.kv.pool import serve_all
+
+_POOL_BYTES = 8 << 30  # of address space; memory is taken as pages are used
+_TORCH_POOL_BYTES = 2 << 30  # taken at once
+_ROWS = 64
+_CONTEXT = 10_000
+_CHUNK = 256  # conf/backend/kvcompress.yaml's prefill_chunk
+
+
+@dataclass
+class _Caches:
+    """What caches of one kv_dtype live in. compress_seconds: what scoring, evicting and packing have taken."""
+
+    store: PagedStore | TorchStore
+    attention: PagedAttention
+    compress_seconds: float = 0.0
+
+
+@dataclass
+class _Batch:
+    """Requests that go on together; seen: tokens so far, evicted ones included; logits [B, vocabulary]."""
+
+    caches: _Caches
+    rows: list[int]
+    seen: list[int]
+    logits: torch.Tensor
+
+
+class Ours:
+    """The model in float32; the compiled store."""
+
+    def __init__(self, model: Path, threads: int) -> None:
+        torch.set_num_threads(threads)
+        numba.set_num_threads(threads)
+        torch.set_grad_enabled(False)
+        self._model = load_decoder(model, "cpu")
+        self._folder = model
+        self._threads = threads
+        self._caches: dict[tuple[str, str], _Caches] = {}
+        self._batches: dict[int, _Batch] = {}
+        self._last = 0
+
+    def open(self, prompts: Sequence[Sequence[int]], setting: Setting) -> dict[str, Any]:
+        """See `Driver`; prompts may differ in length."""
+        caches, spec = self._of(setting)
+        before = caches.compress_seconds
+        started = time.process_time()
+        batch = _Batch(caches, [], [len(prompt) for prompt in prompts], torch.empty(0))
+        logits = []
+        for prompt in prompts:
+            batch.rows.append(caches.attention.open(spec, len(prompt)))
+            logits.append(self._read(caches, batch.rows[-1], prompt))
+        batch.logits = torch.cat(logits)
+        seconds = time.process_time() - started
+        return {
+            "handle": self._keep(batch),
+            "seconds": seconds,
+            "compress_seconds": caches.compress_seconds - before,
+        }
+
+    def fill(self, context: int, batch: int, setting: Setting) -> int:
+        """See `Driver`; an evicting setting is given what its budget leaves, spread evenly over the context."""
+        caches, spec = self._of(setting)
+        config = self._model.config
+        generator = torch.Generator().manual_seed(context)
+        rows = [caches.attention.open(spec, context) for _ in range(batch)]
+        for row in rows:
+            held = caches.attention._requests[row]
+            for layer in range(config.layers):
+                slots = (
+                    min(context, held.allowance.slots(layer, context)) if spec.evict != "none" else context
+                )
+                positions = torch.linspace(0, context - 1, slots).round().long()
+                shape = (slots, config.kv_heads, config.head_dim)
+                keys, values = (torch.randn(shape, generator=generator) for _ in range(2))
+                caches.store.append(
+                    layer, torch.full((slots,), row, dtype=torch.int32), positions, keys, values
+                )
+                held.next[layer] = context
+                if spec.quant != "none":
+                    caches.store.pack(layer, row, spec.sinks, context - spec.recent)
+        return self._keep(_Batch(caches, rows, [context] * batch, torch.zeros(batch, config.vocabulary)))
+
+    def forced(self, handle: int, continuations: Sequence[Sequence[int]], step: int) -> list[list[float]]:
+        """See `Driver`; always one token at a time, as in service, and continuations may differ in length."""
+        batch = self._batches[handle]
+        found: list[list[float]] = [[] for _ in continuations]
+        for place in range(max(map(len, continuations))):
+            going = [i for i, ids in enumerate(continuations) if place < len(ids)]
+            ids = torch.tensor([continuations[i][place] for i in going])
+            log_probs = batch.logits[going].log_softmax(-1).gather(1, ids[:, None])[:, 0].tolist()
+            for i, value in zip(going, log_probs, strict=True):
+                found[i].append(value)
+            self._step(batch, going, ids)
+        return found
+
+    def greedy(self, handle: int, tokens: int) -> list[list[int]]:
+        """See `Driver`."""
+        batch = self._batches[handle]
+        everybody = list(range(len(batch.rows)))
+        found = []
+        for _ in range(tokens):
+            found.append(batch.logits.argmax(-1))
+            self._step(batch, everybody, found[-1])
+        return torch.stack(found, 1).tolist()
+
+    def decode(self, handle: int, steps: int) -> list[float]:
+        """See `Driver`."""
+        batch = self._batches[handle]
+        everybody = list(range(len(batch.rows)))
+        seconds = []
+        for _ in range(steps):
+            started = time.process_time()
+            self._step(batch, everybody, batch.logits.argmax(-1))
+            seconds.append(time.process_time() - started)
+        return seconds
+
+    def held_bytes(self, handle: int) -> int:
+        """See `Driver`."""
+        batch = self._batches[handle]
+        return sum(batch.caches.store.held_bytes(row) for row in batch.rows)
+
+    def close(self, handle: int) -> None:
+        """See `Driver`."""
+        batch = self._batches.pop(handle)
+        for row in batch.rows:
+            batch.caches.attention.close(row)
+
+    def bytes_of_token(self, kv_dtype: str) -> int:
+        """Of a token's keys and values alone."""
+        config = self._model.config
+        return 2 * config.layers * config.kv_heads * config.head_dim * {"f32": 4, "bf16": 2}[kv_dtype]
+
+    def pool(
+        self, setting: Setting, pool_bytes: int, prompts: Sequence[Sequence[int]], tokens: int
+    ) -> dict[str, Any]:
+        """What the whole engine does with these requests in a pool of this size; see `pool.serve_all`."""
+        return serve_all(self._folder, self._threads, setting, pool_bytes, prompts, tokens)
+
+    def _of(self, setting: Setting) -> tuple[_Caches, KvSpec]:
+        key = (setting["kernel"], setting["kv_dtype"])
+        if key not in self._caches:
+            self._caches[key] = self._new_caches(*key)
+        return self._caches[key], from_mapping(setting["kv"])
+
+    def _new_caches(self, kernel: str, dtype: str) -> _Caches:
+        config = self._model.config
+        store = self._compiled_store(dtype) if kernel == "compiled" else self._torch_store(dtype)
+        caches = _Caches(store, PagedAttention(store, config.layers, config.kv_heads, self._model.rope))
+        compressor = caches.attention._compressor
+        after_chunk = compressor.after_chunk
+
+        def timed(*args: Any) -> None:
+            started = time.process_time()
+            after_chunk(*args)
+            caches.compress_seconds += time.process_time() - started
+
+        compressor.after_chunk = timed  # type: ignore[method-assign]
+        return caches
+
+    def _compiled_store(self, dtype: str) -> PagedStore:
+        config = self._model.config
+        return PagedStore(
+            config.layers,
+            config.kv_heads,
+            config.heads // config.kv_heads,
+            config.head_dim,
+            dtype,
+            _POOL_BYTES,
+            _ROWS,
+            _CONTEXT,
+            self._threads,
+            lambda spec: policy(spec.evict).attention is not None,
+        )
+
+    def _torch_store(self, dtype: str) -> TorchStore:
+        config = self._model.config
+        held = torch.float32 if dtype == "f32" else torch.bfloat16
+        return TorchStore(
+            config.layers, config.kv_heads, config.head_dim, _TORCH_POOL_BYTES, held, torch.device("cpu")
+        )
+
+    def _keep(self, batch: _Batch) -> int:
+        self._last += 1
+        self._batches[self._last] = batch
+        return self._last
+
+    def _read(self, caches: _Caches, row: int, prompt: Sequence[int]) -> torch.Tensor:
+        """Logits [1, vocabulary] after a prompt, read in chunks."""
+        hidden = torch.empty(0)
+        for first in range(0, len(prompt), _CHUNK):
+            ids = torch.tensor(prompt[first : first + _CHUNK])
+            positions = torch.arange(first, first + len(ids))
+            ends = first + len(ids) == len(prompt)
+            rows = torch.full((len(ids),), row, dtype=torch.int32)
+            caches.attention.begin(Pass(rows, positions, len(ids), ends_prompt=ends))
+            hidden = self._model.forward(ids, positions, caches.attention, torch.tensor([len(ids) - 1]))
+        return self._model.logits(hidden)
+
+    def _step(self, batch: _Batch, going: list[int], ids: torch.Tensor) -> None:
+        """One token more, ids [n], for the requests in `going`; their rows of `logits` are the new ones."""
+        rows = torch.tensor([batch.rows[i] for i in going], dtype=torch.int32)
+        positions = torch.tensor([batch.seen[i] for i in going])
+        batch.caches.attention.begin(Pass(rows, positions, 0, ends_prompt=False))
+        logits = self._model.logits(self._model.forward(ids, positions, batch.caches.attention))
+        if len(going) == len(batch.rows):
+            batch.logits = logits
+        else:
+            batch.logits[going] = logits
+        for i in going:
+            batch.seen[i] += 1
