@@ -27,6 +27,7 @@ except ImportError as error:
 
 log = logging.getLogger("openvino")
 _FEWEST_BLOCKS = 2
+_FINISHES = {genai.GenerationFinishReason.STOP: "stop", genai.GenerationFinishReason.LENGTH: "length"}
 
 
 def load(config: EngineConfig) -> Engine:
@@ -242,10 +243,7 @@ def _output(request_id: int, running: _Running, output: Any) -> RequestOutput:
         ids, logprobs = ids[size:], logprobs[size:]
     if running.sampling.max_tokens == 0:
         ids, logprobs = [], []  # the library computes one token at least
-    reason = output.finish_reason
-    finish = {genai.GenerationFinishReason.STOP: "stop", genai.GenerationFinishReason.LENGTH: "length"}.get(
-        reason
-    )
+    finish = _FINISHES.get(output.finish_reason)
     return RequestOutput(
         request_id,
         token_ids=tuple(ids),

@@ -2,14 +2,13 @@
 
 import asyncio
 import os
-import pickle
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from backends.serving.engine import RequestOutput, Sampling
-from backends.serving.messages import HEADER, Add, Cancel, Outputs, Ready, Report, frame
+from backends.serving.messages import Add, Cancel, Frames, Ready, Report, frame
 from harness.core.metric_names import (
     GENERATED_TOKENS,
     PROMPT_TOKENS,
@@ -37,9 +36,9 @@ class EngineLink:
         self._generated_tokens = 0
         self._next_id = 0
         self._waiting: dict[int, asyncio.Queue[RequestOutput | EngineGone]] = {}
-        self._writer: asyncio.StreamWriter | None = None
+        self._transport: asyncio.Transport | None = None
         self._process: asyncio.subprocess.Process | None = None
-        self._reading: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
 
     async def start(self, arguments: Sequence[str]) -> None:
         """Start the worker; it is ready once `capacity_tokens` is set."""
@@ -55,8 +54,9 @@ class EngineLink:
                 },
                 pass_fds=[theirs.fileno()],
             )
-        reader, self._writer = await asyncio.open_connection(sock=ours)
-        self._reading = asyncio.create_task(self._read(reader))
+        reports = _Reports(self._take)
+        self._transport, _ = await asyncio.get_running_loop().create_connection(lambda: reports, sock=ours)
+        self._watching = asyncio.create_task(self._watch(self._process, reports.ended))
 
     def submit(
         self, ids: list[int], sampling: Sampling
@@ -91,31 +91,24 @@ class EngineLink:
 
     async def close(self) -> None:
         """End the worker; it is killed if it does not end within a second (it may be inside a long step)."""
-        if self._process is None or self._writer is None or self._reading is None:
+        if self._process is None or self._transport is None or self._watching is None:
             return
-        self._writer.close()
+        self._transport.close()
         try:
             await asyncio.wait_for(self._process.wait(), 1.0)
         except TimeoutError:
             self._process.kill()
             await self._process.wait()
-        await self._reading
+        await self._watching
 
     def _send(self, command: Add | Cancel) -> None:
-        if self._writer is not None and not self._writer.is_closing():
-            self._writer.write(
-                frame(command)
-            )  # buffered: the engine reads between two steps, the loop never waits
+        if self._transport is not None and not self._transport.is_closing():
+            # Buffered: the engine reads between two steps, the loop never waits.
+            self._transport.write(frame(command))
 
-    async def _read(self, reader: asyncio.StreamReader) -> None:
-        try:
-            while True:
-                size = HEADER.unpack(await reader.readexactly(HEADER.size))[0]
-                self._take(pickle.loads(await reader.readexactly(size)))
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        assert self._process is not None
-        status = await self._process.wait()
+    async def _watch(self, process: asyncio.subprocess.Process, ended: "asyncio.Future[None]") -> None:
+        await ended
+        status = await process.wait()
         how = f"status {status}" if status >= 0 else f"signal {-status}"
         reason = f"The engine process ended ({how}); its output says why."
         self.gone.set_result(reason)
@@ -127,7 +120,6 @@ class EngineLink:
         if isinstance(report, Ready):
             self.capacity_tokens = report.capacity_tokens
             return
-        assert isinstance(report, Outputs)
         for output in report.outputs:
             self._generated_tokens += len(output.token_ids)
             queue = self._waiting.get(output.request_id)
@@ -135,3 +127,24 @@ class EngineLink:
                 queue.put_nowait(output)
                 if output.finish or output.error:
                     del self._waiting[output.request_id]
+
+
+class _Reports(asyncio.Protocol):
+    """Reads what the engine sends; `ended` resolves when nothing more will come.
+
+    A protocol and no stream: a message a step is taken where it arrives, without waking a task for it.
+    """
+
+    def __init__(self, take: Callable[[Report], None]) -> None:
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._take = take
+        self._frames = Frames()
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the event loop."""
+        for report in self._frames.feed(data):
+            self._take(report)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Called by the event loop, at the end of file, after an error and after `close`."""
+        self.ended.set_result(None)
