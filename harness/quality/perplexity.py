@@ -9,6 +9,7 @@ tokens of one window share their context, so they are no independent samples.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ LogProbs = Callable[[Sequence[int]], Sequence[float | None]]
 
 _RESAMPLES = 2000
 _COVERAGE = 0.95
+_PARTS = 8  # of a window, whose perplexity is also told apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +63,8 @@ def perplexity(
 ) -> dict[str, Any]:
     """Measure and summarise; `on_window(done, of)` is told the progress.
 
-    Returns perplexity, its 95 % interval, bits_per_byte, predicted_tokens and each window's sums, from which two
-    runs over the same text can be compared window by window.
+    Returns perplexity, its 95 % interval, bits_per_byte, predicted_tokens, perplexity by the length of the context,
+    and each window's sums, from which two runs over the same text can be compared window by window.
     """
 
     def text_bytes(beginning: Sequence[int]) -> int:
@@ -71,6 +73,7 @@ def perplexity(
 
     plan = windows(len(ids), window, stride)
     sums, counts, byte_counts = [], [], []
+    places = Places(window)
     for done, part in enumerate(plan):
         on_window(done, len(plan))
         values = log_probs(ids[part.start : part.end])
@@ -81,6 +84,7 @@ def perplexity(
             raise EndpointError(
                 "The server's prompt log-probabilities are incomplete (one finite number per prompt token is needed)."
             )
+        places.add(part.scored_from - part.start, scored)
         sums.append(-float(np.sum(np.asarray(scored, dtype=np.float64))))
         counts.append(len(scored))
         byte_counts.append(text_bytes(ids[: part.end]) - text_bytes(ids[: part.scored_from]))
@@ -94,7 +98,35 @@ def perplexity(
         "stride": stride,
         "window_nll": sums,
         "window_tokens": counts,
+        "perplexity_by_position": places.parts(),
     }
+
+
+class Places:
+    """Sums of −log p by the place of a token in its window, which is the length of its context."""
+
+    def __init__(self, window: int) -> None:
+        self._nll = np.zeros(window)
+        self._tokens = np.zeros(window, dtype=np.int64)
+
+    def add(self, first: int, log_probs: Sequence[float | None]) -> None:
+        """log p of the tokens at the places from `first` on."""
+        self._nll[first : first + len(log_probs)] -= np.asarray(log_probs, dtype=np.float64)
+        self._tokens[first : first + len(log_probs)] += 1
+
+    def parts(self) -> list[dict[str, Any]]:
+        """Perplexity of each eighth of the window in which anything was predicted, by the context's length."""
+        edges = np.linspace(0, len(self._tokens), min(_PARTS, len(self._tokens)) + 1).astype(int)
+        return [
+            {
+                "from": int(start),
+                "to": int(end),
+                "tokens": int(tokens),
+                "perplexity": math.exp(self._nll[start:end].sum() / tokens),
+            }
+            for start, end in pairwise(edges)
+            if (tokens := self._tokens[start:end].sum())
+        ]
 
 
 def bootstrap_interval(sums: Sequence[float], counts: Sequence[int]) -> list[float] | None:

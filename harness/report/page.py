@@ -16,6 +16,7 @@ from harness.report.figures import Figure, load_over_time, memory_over_time, tok
 from harness.report.frontier import frontier_figures
 from harness.report.glossary import GLOSSARY
 from harness.report.labels import differing_options, group_labels, labels
+from harness.report.positions import perplexity_by_position
 from harness.report.searches import section
 from harness.report.table import Cell, Column, cells, columns_for, error_count, failed_checks
 from harness.report.timeline import timeline
@@ -71,7 +72,8 @@ def page(runs: Sequence[Run]) -> dict[str, Any]:
     columns = columns_for(runs)
     rows = [_row(run, names[run.id], position, columns) for position, run in coloured]
     searches = searches_of(runs)
-    figures = [draw(coloured) for draw in (ttft_distribution, token_gaps, load_over_time, memory_over_time)]
+    drawn = (perplexity_by_position, ttft_distribution, token_gaps, load_over_time, memory_over_time)
+    figures = [draw(coloured) for draw in drawn]
     return {
         "title": _title(runs),
         "answer": answer(runs, searches),

@@ -82,3 +82,20 @@ def test_the_interval_covers_the_truth_as_often_as_it_says():
         low, high = bootstrap_interval(list(sums), [100] * 40)
         covered += low <= 20 <= high
     assert 0.88 <= covered / trials <= 0.99
+
+
+def test_perplexity_is_told_by_the_length_of_the_context():
+    """A token after c others costs c/10 nats here, so a part's perplexity is e to the mean of its lengths / 10."""
+    tokenizer = embedded_tokenizer()
+
+    def log_probs(window):
+        return [None, *(-place / 10 for place in range(1, len(window)))]
+
+    result = perplexity(list(range(300, 350)), window=20, stride=10, log_probs=log_probs, tokenizer=tokenizer)
+    parts = result["perplexity_by_position"]
+    assert [part["from"] for part in parts] == [0, 2, 5, 7, 10, 12, 15, 17]
+    assert parts[0]["tokens"] == 1  # place 1 of the first window; place 0 is never predicted
+    assert sum(part["tokens"] for part in parts) == result["predicted_tokens"]
+    for part in parts:
+        lengths = range(max(part["from"], 1), part["to"])
+        assert part["perplexity"] == pytest.approx(math.exp(sum(lengths) / len(lengths) / 10))

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from harness.records.reader import Run, read_run
 from harness.report.frontier import frontier, frontier_figures
+from harness.report.positions import perplexity_by_position
 from tests.support.synthetic_runs import Schedule, write_run
 
 _POINTS = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=12)
@@ -55,6 +56,18 @@ def test_settings_are_drawn_by_workload_with_their_frontier(run: Run) -> None:
     assert list(quality.data["kv_mb"]) == [94, 24, 13, 30]
     assert speed.title.startswith("Speed against memory")
     assert "int4" in quality.svg and "worse" not in quality.svg
+
+
+def test_perplexity_by_position_is_a_line_for_each_series(run: Run) -> None:
+    parts = [
+        {"from": 0, "to": 64, "tokens": 63, "perplexity": 30.0},
+        {"from": 64, "to": 128, "tokens": 64, "perplexity": 20.0},
+    ]
+    told = replace(run, summary={**run.summary, "quality": {"perplexity_by_position": parts}})
+    figure = perplexity_by_position([(0, told), (0, told), (1, run), (2, told)])
+    assert figure is not None and figure.series == [0, 2]
+    assert list(figure.data["perplexity"]) == [30.0, 20.0] * 2
+    assert perplexity_by_position([(0, run)]) is None
 
 
 def test_two_settings_and_unfinished_runs_draw_nothing(run: Run) -> None:
