@@ -74,7 +74,7 @@ class Allowance:
         if self._most is not None:
             even = min(tokens, self._most)
         if self._spec.spread == "pyramid" and self._layers > 1:
-            first = min(2 * even - even / PYRAMID, tokens)
+            first = min(2 * even - max(1.0, even / PYRAMID), tokens)  # the last layer holds one slot at least
             even = first - 2 * (first - even) * layer / (self._layers - 1)
         return int(even)
 

@@ -68,9 +68,7 @@ class Compressor:
         """
         target = held.allowance.slots(layer, seen)
         if held.spec.evict != "none" and _exceeds(self._store.counts(layer, held.row), held.spec, target):
-            view = LayerView(
-                slots, queries, query_positions, seen, target, layer, self._shape.layers, self._rope
-            )
+            view = self._view(held, layer, slots, seen, target, queries, query_positions)
             kept = self._selected(held, view)
             now = self._store.read(layer, held.row, vectors=False).positions
             self._keep(held, layer, in_order(kept, slots.positions, now))
@@ -84,7 +82,7 @@ class Compressor:
             self._store.counts(layer, held.row) + 1, held.spec, allowed
         ):
             slots = self._store.read(layer, held.row, vectors=held.policy.vectors)
-            view = LayerView(slots, None, None, seen, below(allowed), layer, self._shape.layers, self._rope)
+            view = self._view(held, layer, slots, seen, below(allowed), None, None)
             self._keep(held, layer, self._selected(held, view))
         self._pack(held, layer)
         held.due[layer] = self._due(held, layer, seen)
@@ -95,6 +93,28 @@ class Compressor:
             tables = self._store.held_bytes(row) - self._store.held_pages(row) * self._store.page_bytes
             most = slots_within(spec.budget.bytes, spec, self._store, self._shape, tables)
         return Allowance(spec, prompt, self._shape, most)
+
+    def _view(
+        self,
+        held: HeldRequest,
+        layer: int,
+        slots: Slots,
+        seen: int,
+        budget: int,
+        queries: torch.Tensor | None,
+        query_positions: torch.Tensor | None,
+    ) -> LayerView:
+        return LayerView(
+            slots=slots,
+            queries=queries,
+            query_positions=query_positions,
+            seen=seen,
+            budget=budget,
+            sinks=held.spec.sinks,
+            layer=layer,
+            layers=self._shape.layers,
+            rope=self._rope,
+        )
 
     def _selected(self, held: HeldRequest, view: LayerView) -> torch.Tensor:
         spec = held.spec

@@ -189,8 +189,8 @@ class LayerView:
 
     slots: see `Slots`. queries: [Q, w, D], the latest w queries that were computed (RoPE applied), w <= the policy's
     window, with their positions [w]; None while decoding. seen: tokens so far, evicted ones included. budget: slots
-    that may stay in a KV head, averaged over the layer's. rope: rotates [.., D] to positions (angles of the model),
-    for policies that need other positions.
+    that may stay in a KV head, averaged over the layer's. sinks: the first positions, which stay. rope: rotates
+    [.., D] to positions (angles of the model), for policies that need other positions.
     """
 
     slots: Slots
@@ -198,6 +198,7 @@ class LayerView:
     query_positions: torch.Tensor | None
     seen: int
     budget: int
+    sinks: int
     layer: int
     layers: int
     rope: "Rope"

@@ -15,7 +15,15 @@ if TYPE_CHECKING:
 POLICIES: dict[str, str] = {
     "none": "none:KeepAll",
     "streaming_llm": "streaming_llm:StreamingLlm",
+    "h2o": "h2o:HeavyHitters",
+    "h2o_rate": "h2o_rate:AttentionRate",
+    "snapkv": "snapkv:SnapKv",
+    "tova": "tova:LastQuery",
     "knorm": "knorm:KeyNorm",
+    "keydiff": "keydiff:KeyDiff",
+    "lagkv": "lagkv:LagKv",
+    "expected_attention": "expected_attention:ExpectedAttention",
+    "random": "random:Random",
 }
 
 
