@@ -29,6 +29,9 @@ _FLAGS = (
     *("--hydra-help", "--version", "--shell-completion", "-sc", "--experimental-rerun"),
 )
 
+_SWEEPING = ("--multirun", "-m")
+_SHOWING = ("--cfg", "-c", "--info", "-i")  # print something of one configuration and run nothing
+
 
 def run_command(arguments: list[str]) -> int:
     """Run what the command line asks for; returns the exit code (0, 1, 2 or 130)."""
@@ -49,7 +52,7 @@ def run_command(arguments: list[str]) -> int:
         session.interrupted = True
     except Exception as error:
         try:
-            explained = explain(error)
+            explained = explain(error, showing=any(flag in arguments for flag in _SHOWING))
         except Exception:
             session.unexpected(error)
             return 1
@@ -65,13 +68,19 @@ def with_default_experiment(arguments: list[str]) -> list[str]:
 
 
 def check_flags(arguments: list[str]) -> None:
-    """Raise UsageError for a flag that does not exist; Hydra would print its own usage."""
+    """Raise UsageError for a flag that does not exist, where Hydra would print its own usage, or a mix it refuses."""
     for argument in arguments:
         flag = argument.split("=", 1)[0]
         if flag.startswith("-") and flag not in _FLAGS:
             close = difflib.get_close_matches(flag, _FLAGS, n=1)
             hint = f" Did you mean {close[0]}?" if close else ""
             raise UsageError(f"There is no flag {flag}.{hint} See python -m harness --help")
+    sweeping, showing = (next((a for a in arguments if a in some), None) for some in (_SWEEPING, _SHOWING))
+    if sweeping and showing:
+        raise UsageError(
+            f"{showing} shows one configuration, {sweeping} makes several. Leave {sweeping} out and give each key "
+            "one value."
+        )
 
 
 def flags_first(arguments: list[str]) -> list[str]:

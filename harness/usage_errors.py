@@ -21,10 +21,10 @@ _TYPES = (
 )
 
 
-def explain(error: Exception) -> HarnessError:
+def explain(error: Exception, showing: bool = False) -> HarnessError:
     """The error a person can act on; `error` is what Hydra or OmegaConf raised while composing.
 
-    Anything else is raised again.
+    showing: a configuration was to be shown, not run. Anything else is raised again.
     """
     if isinstance(error, OSError) and error.filename is not None:  # Hydra could not make the sweep's folder
         return RecordError(
@@ -46,7 +46,7 @@ def explain(error: Exception) -> HarnessError:
         (r"Could not (?:find|load) '([^']+)'", _unknown_choice),
         (r"Key '([^']+)' (?:is )?not in", _unknown_key),
         (r"Error merging override (\S+)", _wrong_type(error)),
-        (r"Ambiguous value for argument '([^']+)'", _several_values),
+        (r"Ambiguous value for argument '([^']+)'", _several_shown if showing else _several_values),
         (r"^schema/(\w+)@\S+ appears more than once", _named_twice),
     ):
         if match := re.search(pattern, text):
@@ -107,6 +107,10 @@ def _schemas(group: str) -> Iterator[DictConfig]:
 
 def _several_values(argument: str) -> str:
     return f"{argument}: these are several values. To run one for each, put -m first: python -m harness -m {argument}"
+
+
+def _several_shown(argument: str) -> str:
+    return f"{argument}: these are several values, and only one configuration can be shown. Name one of them."
 
 
 def _named_twice(group: str) -> str:

@@ -20,7 +20,7 @@ Message = dict[str, str]
 class Tokenizer:
     """A `tokenizers` tokenizer and a chat template in Jinja, as models ship them.
 
-    eos_ids: ids at which generation stops unless told to ignore them.
+    eos_ids: ids at which generation stops unless told to ignore them; the tokenizer's own end token first.
     """
 
     def __init__(
@@ -38,26 +38,24 @@ class Tokenizer:
 
     @classmethod
     def from_folder(cls, folder: Path) -> "Tokenizer":
-        """Read `tokenizer.json` and `tokenizer_config.json` in the Hugging Face layout."""
-        import orjson
+        """Read `tokenizer.json` and `tokenizer_config.json` in the Hugging Face layout.
 
+        Of `generation_config.json`, else of `config.json`, the end tokens: a model may have several, of which the
+        tokenizer names one.
+        """
         try:
             fast = FastTokenizer.from_file(str(folder / "tokenizer.json"))
-            config: dict[str, Any] = {}
-            if (folder / "tokenizer_config.json").is_file():
-                config = orjson.loads((folder / "tokenizer_config.json").read_bytes())
+            config = _json_of(folder / "tokenizer_config.json")
+            ends = _end_ids(folder)
         except Exception as error:  # `tokenizers` raises bare Exception
             raise ModelError(f"No usable tokenizer.json in {folder}: {error}.") from error
         template = config.get("chat_template")
         if template is None and (folder / "chat_template.jinja").is_file():
             template = (folder / "chat_template.jinja").read_text()
         special = {name: _content(config[name]) for name in ("bos_token", "eos_token") if config.get(name)}
-        eos_ids = [
-            token_id
-            for name in ("eos_token",)
-            if name in special and (token_id := fast.token_to_id(special[name])) is not None
-        ]
-        return cls(fast, template, special, eos_ids)
+        own = fast.token_to_id(special["eos_token"]) if "eos_token" in special else None
+        eos_ids = dict.fromkeys([*([] if own is None else [own]), *ends])
+        return cls(fast, template, special, tuple(eos_ids))
 
     @property
     def fast(self) -> FastTokenizer:
@@ -101,6 +99,21 @@ class Tokenizer:
             )
         except jinja2.TemplateError as error:
             raise ModelError(f"The model's chat template refuses these messages: {error}.") from error
+
+
+def _json_of(path: Path) -> dict[str, Any]:
+    import orjson
+
+    content: dict[str, Any] = orjson.loads(path.read_bytes()) if path.is_file() else {}
+    return content
+
+
+def _end_ids(folder: Path) -> list[int]:
+    for name in ("generation_config.json", "config.json"):
+        ends: int | list[int] | None = _json_of(folder / name).get("eos_token_id")
+        if ends is not None:
+            return ends if isinstance(ends, list) else [ends]
+    return []
 
 
 def _content(value: str | dict[str, Any]) -> str:

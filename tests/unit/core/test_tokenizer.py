@@ -47,6 +47,16 @@ def test_offsets_cover_the_text():
     assert "".join(text[start:end] for start, end in offsets) == text
 
 
+def test_a_model_may_have_several_end_tokens(tmp_path: Path):
+    embedded_tokenizer().fast.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_text('{"eos_token": "<|im_end|>"}')
+    assert Tokenizer.from_folder(tmp_path).eos_ids == (2,)
+    (tmp_path / "config.json").write_text('{"eos_token_id": 0}')
+    assert Tokenizer.from_folder(tmp_path).eos_ids == (2, 0)
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": [0, 2, 7]}')
+    assert Tokenizer.from_folder(tmp_path).eos_ids == (2, 0, 7)
+
+
 def test_a_folder_without_a_tokenizer_is_a_clear_error(tmp_path: Path):
     with pytest.raises(ModelError, match=r"tokenizer\.json"):
         Tokenizer.from_folder(tmp_path)

@@ -82,7 +82,17 @@ def test_overrides_may_stand_before_flags():
 def test_a_flag_that_does_not_exist(flag: str, words: str):
     with pytest.raises(UsageError, match=words):
         check_flags([flag, "seed=1"])
-    check_flags(["-m", "--cfg", "job", "seed=1,2"])
+    check_flags(["-m", "seed=1,2"])
+    check_flags(["--cfg", "job", "seed=1"])
+
+
+def test_what_is_shown_is_one_configuration():
+    with pytest.raises(UsageError, match="Leave -m out"):
+        check_flags(["-m", "--cfg", "job", "seed=1,2"])
+    with pytest.raises(Exception) as raised:
+        compose("config", overrides=["seed=1,2"])
+    assert "put -m first" in str(explain(raised.value))
+    assert "Name one of them" in str(explain(raised.value, showing=True))
 
 
 def test_a_bare_call_runs_the_default_experiment():
