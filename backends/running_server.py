@@ -9,7 +9,7 @@ from harness.core.errors import EndpointError, UsageError
 from harness.core.tls import Trust
 
 _TIMEOUT_S = 30.0
-# Settings of a server that somebody else started: they cannot be honoured from here.
+# Settings of a server that somebody else started: nothing here puts them in force.
 _THEIRS = (
     "python",
     "device",
@@ -46,6 +46,16 @@ def check_nothing_is_theirs(options: EngineOptions) -> None:
         raise UsageError(
             "backend.extra_args cannot be given to a server that is already running. Leave it empty."
         )
+
+
+def idle_settings(options: EngineOptions) -> tuple[str, ...]:
+    """Keys that are set although the server runs already, and its owner's values count; () where none is.
+
+    `backend=endpoint` refuses them; an engine by its name has values for all, and some decide what is asked of it.
+    """
+    if options.base_url is None:
+        return ()
+    return tuple(key for key in _THEIRS if getattr(options, key) is not None)
 
 
 def base_url(options: EngineOptions) -> str:

@@ -128,8 +128,15 @@ SCHEMAS: dict[str, dict[str, type]] = {
 
 
 def register_schemas() -> None:
-    """Tell Hydra the types of SCHEMAS and of the root, and which engines `experiment=engines` means."""
+    """Tell Hydra the types of SCHEMAS and of the root, and the words that conf/ uses in ${…}.
+
+    installed_engines: which ones `experiment=engines` means. where_set: a default of a key that means something only
+    where another is set; null elsewhere, so that a value given in vain shows.
+    """
     OmegaConf.register_new_resolver("installed_engines", lambda: ",".join(installed_engines()), replace=True)
+    OmegaConf.register_new_resolver(
+        "where_set", lambda other, default: None if other is None else default, replace=True
+    )
     store = ConfigStore.instance()
     store.store(group="schema", name="root", node=RootSchema)
     for group, choices in SCHEMAS.items():

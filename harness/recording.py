@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from backends.base import Backend
+from backends.running_server import idle_settings
 from harness.calibrate.kept import Capacity, kept_capacity
 from harness.client import Measurement
 from harness.client.merging import cores_used
@@ -89,6 +90,11 @@ def begun_record(prepared: Prepared, started_at: datetime, sweep: str | None) ->
     abilities = prepared.backend.capabilities()
     marks["caveats"] = list(abilities.caveats)
     marks["notes"] += abilities.notes
+    if idle := idle_settings(config.backend):
+        marks["notes"].append(
+            f"the server ran already, with its owner's settings: {', '.join(f'backend.{key}' for key in idle)} are "
+            "recorded but were not put in force"
+        )
     if getattr(config.backend, "verify_tls", True) is False:
         marks["notes"].append("the server's certificate was not verified (backend.verify_tls=false)")
     return {**bare_record(config, started_at, None, sweep), "fingerprint": marks}

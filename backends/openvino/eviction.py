@@ -24,22 +24,36 @@ class OpenVinoOptions(EngineOptions):
     eviction_keep: most tokens whose keys and values a request keeps once it generates; null keeps all.
     eviction_start: of these, tokens of its beginning; eviction_recent: and the latest ones. Neither are evicted.
     eviction_scores: how the attention that a token got is added up: norm_sum divides by how often it could get some.
+    All three are null where nothing is evicted.
     """
 
     eviction_keep: int | None = MISSING
-    eviction_start: int = MISSING
-    eviction_recent: int = MISSING
-    eviction_scores: str = MISSING
+    eviction_start: int | None = MISSING
+    eviction_recent: int | None = MISSING
+    eviction_scores: str | None = MISSING
 
 
 def check_eviction(options: OpenVinoOptions) -> None:
-    """Raise UsageError for sizes that are no whole blocks or leave nothing to choose from, and for a prefix cache."""
+    """Raise UsageError for sizes that are no whole blocks or leave nothing to choose from, and for a prefix cache.
+
+    Also for what says how to evict where nothing is evicted.
+    """
     if options.eviction_keep is None:
+        for key in ("eviction_start", "eviction_recent", "eviction_scores"):
+            if getattr(options, key) is not None:
+                raise UsageError(
+                    f"backend.{key}={getattr(options, key)} does nothing without backend.eviction_keep. Say how many "
+                    "tokens a request keeps, or leave it out."
+                )
         return
     block = block_tokens(options.device or "")
-    fixed = options.eviction_start + options.eviction_recent
-    for key in ("eviction_keep", "eviction_start", "eviction_recent"):
-        value = getattr(options, key)
+    sizes = {
+        "eviction_keep": options.eviction_keep,
+        "eviction_start": options.eviction_start or 0,
+        "eviction_recent": options.eviction_recent or 0,
+    }
+    fixed = sizes["eviction_start"] + sizes["eviction_recent"]
+    for key, value in sizes.items():
         if value < 1 or value % block:
             least = fixed // block * block + block if key == "eviction_keep" else block
             fitting = max(least, round(value / block) * block)

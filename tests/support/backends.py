@@ -49,12 +49,8 @@ _OPENVINO: dict[str, Any] = {
     "threads": 2,
     "device": "cpu",
 }
-_EVICTION: dict[str, Any] = {
-    "eviction_keep": None,
-    "eviction_start": 32,
-    "eviction_recent": 128,
-    "eviction_scores": "norm_sum",
-}
+_NO_EVICTION = dict.fromkeys(("eviction_keep", "eviction_start", "eviction_recent", "eviction_scores"))
+_EVICTION = {"eviction_start": 32, "eviction_recent": 128, "eviction_scores": "norm_sum"}
 _ONNXRUNTIME: dict[str, Any] = {**_OPENVINO, "kv_scheme": None}
 _KV: dict[str, Any] = {
     "evict": "none",
@@ -91,8 +87,9 @@ _ENDPOINT: dict[str, Any] = {
 
 def openvino(**changes: Any) -> OpenVinoBackend:
     """An OpenVINO backend, small and exact (f32 KV) unless told otherwise."""
+    eviction = {**_NO_EVICTION, **(_EVICTION if "eviction_keep" in changes else {})}
     return OpenVinoBackend(
-        OpenVinoOptions(name="openvino", **{**_COMMON, **_OPENVINO, **_EVICTION, **changes})
+        OpenVinoOptions(name="openvino", **{**_COMMON, **_OPENVINO, **eviction, **changes})
     )
 
 

@@ -9,12 +9,13 @@ import pytest
 
 from backends.process import free_port
 from backends.registry import backend_names, backend_options, make_backend
+from backends.running_server import idle_settings
 from backends.serving.metrics import expose
 from harness.core import metric_names as names
 from harness.core.errors import EndpointError, UsageError
 from harness.core.geometry import ModelGeometry
 from harness.core.model_store import ModelFiles
-from tests.support.backends import endpoint, unknown
+from tests.support.backends import endpoint, unknown, vllm
 from tests.support.http_server import QuietHandler, served
 
 _MODEL = ModelFiles("any", Path("/"), Path("/"), ModelGeometry(1, 1, 1, 1, 1, 1), "0")
@@ -53,6 +54,14 @@ def test_a_password_in_the_url_is_refused_and_not_repeated() -> None:
     with pytest.raises(UsageError, match="user or a password") as raised:
         endpoint("http://me:sesame@example.org").check(_MODEL)
     assert "sesame" not in str(raised.value)
+
+
+def test_settings_that_a_running_server_does_not_get_are_named() -> None:
+    url = "https://example.org"
+    assert idle_settings(vllm().options) == idle_settings(endpoint(url).options) == ()
+    idle = idle_settings(vllm(base_url=url, kv_dtype="fp8", weight_dtype=None).options)
+    assert {"dtype", "kv_dtype", "kv_bytes", "prefix_cache"} <= set(idle)
+    assert not {"weight_dtype", "python", "seed"} & set(idle)
 
 
 def test_a_named_model_is_not_asked_for() -> None:

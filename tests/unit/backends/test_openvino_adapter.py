@@ -48,6 +48,8 @@ _MODEL = ModelFiles("tiny", Path("/models/tiny.gguf"), Path("/models"), _GEOMETR
         ),
         ({"eviction_keep": 160}, r"backend\.eviction_keep=160.*take 160 already.*at least 192"),
         ({"eviction_keep": 512, "eviction_scores": "max"}, r"backend\.eviction_scores=max.*norm_sum or sum"),
+        ({"eviction_start": 64}, r"eviction_start=64 does nothing without backend\.eviction_keep"),
+        ({"eviction_scores": "sum"}, r"eviction_scores=sum does nothing"),
         ({"eviction_keep": 512, "prefix_cache": True}, r"eviction_keep.*prefix_cache=true"),
         ({"api": "grpc"}, "completions or chat"),
         ({"python": "/no/such/python"}, r"backend\.python=/no/such/python"),

@@ -103,6 +103,16 @@ def test_a_bare_call_runs_the_default_experiment():
     assert with_default_experiment(["--cfg", "job"]) == ["--cfg", "job"]
 
 
+def test_how_to_evict_has_values_only_where_something_is_evicted():
+    def eviction(*overrides: str):
+        backend = vars(typed(compose("config", overrides=["backend=openvino", *overrides])).backend)
+        return [backend[f"eviction_{key}"] for key in ("keep", "start", "recent", "scores")]
+
+    assert eviction() == [None, None, None, None]
+    assert eviction("backend.eviction_keep=256") == [256, 32, 128, "norm_sum"]
+    assert eviction("backend.eviction_start=64") == [None, 64, None, None]
+
+
 @pytest.mark.parametrize("workload", ["chat", "rag", "summarization", "file"])
 @pytest.mark.parametrize("backend", ["openvino", "endpoint"])
 def test_every_choice_composes_to_typed_options(workload: str, backend: str):
