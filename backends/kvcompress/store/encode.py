@@ -1,0 +1,134 @@
+"""One vector quantised to the bytes of a slot, and read back: what `quant.formats` says, in compiled code."""
+
+import numpy as np
+from numba import njit
+
+from backends.kvcompress.quant.codebook import gaussian_levels
+from backends.kvcompress.store.layout import TABLES
+from backends.kvcompress.store.memory import bits_of, of_bf16, peek, poke, to_bf16, to_bf16_below
+
+_LEVELS = {bits: np.array(gaussian_levels(bits), dtype=np.float32) for bits in (2, 3, 4)}
+_EDGES = np.zeros((5, 15), dtype=np.float32)
+for _bits, _ascending in _LEVELS.items():
+    _EDGES[_bits, : len(_ascending) - 1] = (_ascending[:-1] + _ascending[1:]) / np.float32(2)
+
+
+def _value_of_byte(table: str, byte: int) -> float:
+    """What a code stands for before its scale; see `_code`."""
+    if table == "int8":
+        return byte - 256 if byte > 127 else byte
+    if table == "fp8":
+        exponent, mantissa = byte >> 3 & 15, byte & 7
+        size = mantissa * 2.0**-9 if exponent == 0 else (8 + mantissa) * 2.0 ** (exponent - 10)
+        return -size if byte > 127 else size
+    if table == "even":
+        return byte
+    levels: list[float] = _LEVELS[int(table[-1])].tolist()
+    if table == "codebook4":  # sign and magnitude, see `codecs`
+        return -levels[8 + byte % 8] if byte & 8 else levels[8 + byte % 8]
+    return levels[byte % len(levels)]
+
+
+_VALUES = np.array(
+    [[_value_of_byte(table, byte) for byte in range(256)] for table in TABLES], dtype=np.float32
+)
+
+
+@njit
+def to_e4m3(number):  # type: ignore[no-untyped-def]
+    """The nearest 8-bit float, ties to even, at most 448: its byte."""
+    sign = np.int64(bits_of(number) >> np.uint32(31)) << 7
+    size = np.minimum(np.abs(number), np.float32(448))
+    exponent = np.maximum(np.int64(bits_of(size) >> np.uint32(23)) - 127, np.int64(-6))
+    steps = np.int64(np.rint(np.float64(size) * 2.0 ** (3 - exponent)))  # 8..16, less for subnormals
+    return sign | (((exponent + 6) << 3) + steps)
+
+
+@njit
+def fit_scale(layout, vector):  # type: ignore[no-untyped-def]
+    """bfloat16 scale and zero (bits) of one vector by itself."""
+    low = high = vector[0]
+    largest = squares = np.float32(0)
+    for i in range(layout.dim):
+        low, high = min(low, vector[i]), max(high, vector[i])
+        largest = max(largest, abs(vector[i]))
+        squares += vector[i] * vector[i]
+    zero = np.uint16(0)
+    if layout.codebook:
+        scale = to_bf16(np.float32(np.sqrt(squares / np.float32(layout.dim))))
+    elif layout.zeros:
+        zero = to_bf16_below(low)
+        scale = to_bf16((high - of_bf16(zero)) / np.float32(2**layout.bits - 1))
+    elif layout.float8:
+        scale = to_bf16(largest / np.float32(448))
+    else:
+        scale = to_bf16(largest / np.float32(127))
+    return scale, zero
+
+
+@njit
+def _code(layout, number):  # type: ignore[no-untyped-def]
+    """Of a value that its scale and zero were taken from."""
+    if layout.codebook:
+        code = 0
+        for i in range(2**layout.bits - 1):
+            code += number > _EDGES[layout.bits, i]
+        if layout.bits == 4:  # sign and magnitude, see `codecs`
+            return code - 8 if code >= 8 else 8 | (7 - code)
+        return code
+    if layout.float8:
+        return to_e4m3(number)
+    if layout.bits == 8:
+        return np.int64(min(max(np.rint(number), np.float32(-127)), np.float32(127))) & 255
+    return np.int64(min(max(np.rint(number), np.float32(0)), np.float32(2**layout.bits - 1)))
+
+
+@njit
+def encode(layout, vector, scale, zero, target):  # type: ignore[no-untyped-def]
+    """The bytes of a slot's value (a key's before they are spread) into target: uint8 [value_bytes]."""
+    if layout.bits == 32:
+        for i in range(layout.width):
+            poke(target, 4 * i, vector[i] if i < layout.dim else np.float32(0))
+        return
+    if layout.bits == 16:
+        for i in range(layout.width):
+            poke(target, 2 * i, to_bf16(vector[i] if i < layout.dim else np.float32(0)))
+        return
+    for i in range(layout.value_bytes):
+        target[i] = 0
+    step, offset = of_bf16(scale), of_bf16(zero)
+    for i in range(layout.dim):
+        code = np.int64(0)
+        if step > 0:
+            code = _code(layout, (vector[i] - offset) / step)
+        elif layout.codebook:
+            code = _code(layout, np.float32(0))
+        if layout.bits == 3:
+            quarter, eighth = layout.width // 4, layout.width // 8
+            target[i % quarter] |= (code & 3) << (i // quarter * 2)
+            target[quarter + i % eighth] |= (code >> 2) << (i // eighth)
+        else:
+            target[i % layout.rows] |= code << (i // layout.rows * layout.bits)
+
+
+@njit
+def decode(layout, source, at, scale, zero, vector):  # type: ignore[no-untyped-def]
+    """A slot's value, whose bytes begin at `at`, into vector: float32 [dim]."""
+    if layout.bits == 32:
+        for i in range(layout.dim):
+            vector[i] = peek(source, at + 4 * i, np.float32)
+        return
+    if layout.bits == 16:
+        for i in range(layout.dim):
+            vector[i] = of_bf16(peek(source, at + 2 * i, np.uint16))
+        return
+    step, offset = of_bf16(scale), of_bf16(zero)
+    values = _VALUES[layout.table]
+    quarter, eighth, mask = layout.width // 4, layout.width // 8, 2**layout.bits - 1
+    for i in range(layout.dim):
+        if layout.bits == 3:
+            low = source[at + i % quarter] >> (i // quarter * 2) & 3
+            code = low | (source[at + quarter + i % eighth] >> (i // eighth) & 1) << 2
+        else:
+            code = source[at + i % layout.rows] >> (i // layout.rows * layout.bits) & mask
+        vector[i] = values[code] * step + offset

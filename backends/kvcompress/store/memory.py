@@ -1,0 +1,160 @@
+"""Numbers at any byte of the pool, and the place of a slot's parts in a page."""
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+from backends.kvcompress.store.layout import LANES
+from backends.kvcompress.store.simd import load_from, pointer
+
+_WIDTHS = {np.uint16: ir.IntType(16), np.uint32: ir.IntType(32), np.float32: ir.FloatType()}
+
+
+@intrinsic
+def peek(typing: Any, pool: Any, at: Any, kind: Any) -> Any:
+    """The number of a numpy type at a byte of the pool."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        made = context.get_value_type(kind.dtype)
+        return load_from(builder, pointer(context, builder, pool, args[0], args[1], made))
+
+    return kind.dtype(pool, types.intp, kind), emit
+
+
+@intrinsic
+def poke(typing: Any, pool: Any, at: Any, number: Any) -> Any:
+    """Write a number at a byte of the pool."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        made = context.get_value_type(number)
+        builder.store(args[2], pointer(context, builder, pool, args[0], args[1], made), align=1)
+        return context.get_dummy_value()
+
+    return types.void(pool, types.intp, number), emit
+
+
+@intrinsic
+def bits_of(typing: Any, number: Any) -> Any:
+    """A float32 as its bits."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], ir.IntType(32))
+
+    return types.uint32(types.float32), emit
+
+
+@intrinsic
+def float_of(typing: Any, bits: Any) -> Any:
+    """The float32 of these bits."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], ir.FloatType())
+
+    return types.float32(types.uint32), emit
+
+
+@njit
+def to_bf16(number):  # type: ignore[no-untyped-def]
+    """Rounded to the nearest bfloat16, ties to even: uint16."""
+    bits = bits_of(number)
+    if bits & np.uint32(0x7FFFFFFF) > np.uint32(0x7F800000):
+        return np.uint16(0x7FC0)
+    return np.uint16((bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16))
+
+
+@njit
+def to_bf16_below(number):  # type: ignore[no-untyped-def]
+    """The largest bfloat16 that is not above a finite number: uint16."""
+    bits = bits_of(number)
+    if bits >> np.uint32(31):
+        bits += np.uint32(0xFFFF)
+    return np.uint16(bits >> np.uint32(16))
+
+
+@njit
+def of_bf16(short):  # type: ignore[no-untyped-def]
+    """uint16 bits as float32."""
+    return float_of(np.uint32(short) << np.uint32(16))
+
+
+@njit
+def key_at(layout, page, slot):  # type: ignore[no-untyped-def]
+    """First byte of a slot's key; the next code lies LANES * size bytes on. page: its first byte."""
+    return page + slot // LANES * layout.key_chunk + slot % LANES * layout.size
+
+
+@njit
+def value_at(layout, page, slot):  # type: ignore[no-untyped-def]
+    """First byte of a slot's value, which is contiguous."""
+    return page + layout.values_at + slot * layout.value_bytes
+
+
+@njit
+def position_of(layout, pool, page, slot):  # type: ignore[no-untyped-def]
+    """Of a slot's token in its request."""
+    at = page + layout.positions_at + slot * layout.position_bytes
+    if layout.position_bytes == 2:
+        return np.int64(peek(pool, at, np.uint16))
+    return np.int64(peek(pool, at, np.uint32))
+
+
+@njit
+def set_position(layout, pool, page, slot, position):  # type: ignore[no-untyped-def]
+    """Of a slot's token in its request."""
+    at = page + layout.positions_at + slot * layout.position_bytes
+    if layout.position_bytes == 2:
+        poke(pool, at, np.uint16(position))
+    else:
+        poke(pool, at, np.uint32(position))
+
+
+@njit
+def attention_of(layout, pool, page, slot):  # type: ignore[no-untyped-def]
+    """What the slot was given; 0 where none is recorded."""
+    if layout.has_attention:
+        return peek(pool, page + layout.attention_at + 4 * slot, np.float32)
+    return np.float32(0)
+
+
+@njit
+def set_attention(layout, pool, page, slot, given):  # type: ignore[no-untyped-def]
+    """Nothing where none is recorded."""
+    if layout.has_attention:
+        poke(pool, page + layout.attention_at + 4 * slot, np.float32(given))
+
+
+@njit
+def copy_key(layout, source, start, target, end):  # type: ignore[no-untyped-def]
+    """Bytes of a key from one place of the pool to another, both in strides."""
+    stride = LANES * layout.size
+    for code in range(layout.value_bytes // layout.size):
+        for byte in range(layout.size):
+            target[end + code * stride + byte] = source[start + code * stride + byte]
+
+
+@njit
+def copy_value(layout, source, start, target, end):  # type: ignore[no-untyped-def]
+    """Bytes of a value from one place to another."""
+    for byte in range(layout.value_bytes):
+        target[end + byte] = source[start + byte]
+
+
+@njit
+def gather_key(layout, pool, start, target):  # type: ignore[no-untyped-def]
+    """A key as contiguous bytes, as a value lies."""
+    stride = LANES * layout.size
+    for code in range(layout.value_bytes // layout.size):
+        for byte in range(layout.size):
+            target[code * layout.size + byte] = pool[start + code * stride + byte]
+
+
+@njit
+def scatter_key(layout, source, pool, start):  # type: ignore[no-untyped-def]
+    """The inverse of `gather_key`."""
+    stride = LANES * layout.size
+    for code in range(layout.value_bytes // layout.size):
+        for byte in range(layout.size):
+            pool[start + code * stride + byte] = source[code * layout.size + byte]

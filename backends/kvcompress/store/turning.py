@@ -1,0 +1,35 @@
+"""The rotation of `quant.rotation` in compiled code, in place, on one vector of an array of floats."""
+
+import numpy as np
+from numba import njit
+
+
+@njit
+def _hadamard(vector, at, size):  # type: ignore[no-untyped-def]
+    half = 1
+    while half < size:
+        for start in range(at, at + size, 2 * half):
+            for i in range(start, start + half):
+                first, second = vector[i], vector[i + half]
+                vector[i] = first + second
+                vector[i + half] = first - second
+        half *= 2
+    scale = np.float32(1 / np.sqrt(size))
+    for i in range(at, at + size):
+        vector[i] *= scale
+
+
+@njit
+def turn(vector, at, signs):  # type: ignore[no-untyped-def]
+    """vector[at: at + D] as the rotation makes it; signs float32 [D], D a power of two."""
+    for i in range(len(signs)):
+        vector[at + i] *= signs[i]
+    _hadamard(vector, at, len(signs))
+
+
+@njit
+def turn_back(vector, at, signs):  # type: ignore[no-untyped-def]
+    """The inverse."""
+    _hadamard(vector, at, len(signs))
+    for i in range(len(signs)):
+        vector[at + i] *= signs[i]
