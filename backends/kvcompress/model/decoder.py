@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch.nn.functional import linear, rms_norm, silu
+from torch.nn.functional import rms_norm, silu
 
 from backends.kvcompress.contracts import Attention
 from backends.kvcompress.model.config import DecoderConfig, read_config
@@ -38,33 +38,31 @@ class Decoder:
         and the result is [N, hidden]. What `attention` is given are views that need not be contiguous.
         """
         cosines, sines = (
-            (self.rope.scale * table).unsqueeze(1).to(self.weights.embedding.dtype)
+            (self.rope.scale * table).unsqueeze(1).to(self.weights.norm.dtype)
             for table in self.rope.tables(positions)
         )
-        hidden = self.weights.embedding[ids]
+        hidden = self.weights.embedding[ids].to(self.weights.norm.dtype)
         last = len(self.weights.layers) - 1
         for number, layer in enumerate(self.weights.layers):
             queries, keys, values = self._heads(layer, hidden, cosines, sines)
             attended = attention(number, queries, keys, values).flatten(1)
             if number == last and wanted is not None:
                 hidden, attended = hidden[wanted], attended[wanted]
-            hidden = hidden + linear(attended, layer.output.weight, layer.output.bias)
+            hidden = hidden + layer.output(attended)
             hidden += self._mlp(layer, hidden)
         return hidden
 
     @torch.inference_mode()
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Of what `forward` returns: [N, hidden] -> float32 [N, vocabulary]."""
-        return linear(self._normed(hidden, self.weights.norm), self.weights.head.weight).float()
+        return self.weights.head(self._normed(hidden, self.weights.norm)).float()
 
     def _heads(
         self, layer: LayerWeights, hidden: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         heads, kv_heads = self.config.heads, self.config.kv_heads
         normed = self._normed(hidden, layer.attention_norm)
-        together = linear(normed, layer.qkv.weight, layer.qkv.bias).view(
-            hidden.shape[0], heads + 2 * kv_heads, self.config.head_dim
-        )
+        together = layer.qkv(normed).view(hidden.shape[0], heads + 2 * kv_heads, self.config.head_dim)
         rotated = together[:, : heads + kv_heads]
         if layer.query_norm is not None and layer.key_norm is not None:
             rotated = torch.cat(
@@ -79,8 +77,8 @@ class Decoder:
 
     def _mlp(self, layer: LayerWeights, hidden: torch.Tensor) -> torch.Tensor:
         normed = self._normed(hidden, layer.mlp_norm)
-        gate, up = linear(normed, layer.gate_up.weight, layer.gate_up.bias).chunk(2, 1)
-        return linear(silu(gate).mul_(up), layer.down.weight, layer.down.bias)
+        gate, up = layer.gate_up(normed).chunk(2, 1)
+        return layer.down(silu(gate).mul_(up))
 
     def _normed(self, values: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return rms_norm(values, weight.shape, weight, self.config.norm_eps)

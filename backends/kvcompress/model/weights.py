@@ -3,7 +3,7 @@
 What is multiplied by the same input lies in one matrix: queries, keys and values; gate and up.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,18 +12,11 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from backends.kvcompress.model.config import DecoderConfig
+from backends.kvcompress.model.linear import Linear, linear_map
 from harness.core.errors import ModelError
 
 _DTYPES = ("BF16", "F16", "F32")
 _IGNORED = "rotary_emb.inv_freq"  # older files carry what is calculated here
-
-
-@dataclass(frozen=True, slots=True)
-class Matrix:
-    """weight [out, in] and bias [out] or None, of a linear map."""
-
-    weight: torch.Tensor
-    bias: torch.Tensor | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,23 +27,23 @@ class LayerWeights:
     """
 
     attention_norm: torch.Tensor
-    qkv: Matrix
-    output: Matrix
+    qkv: Linear
+    output: Linear
     query_norm: torch.Tensor | None
     key_norm: torch.Tensor | None
     mlp_norm: torch.Tensor
-    gate_up: Matrix
-    down: Matrix
+    gate_up: Linear
+    down: Linear
 
 
 @dataclass(frozen=True, slots=True)
 class DecoderWeights:
-    """embedding [vocabulary, hidden]; head is the same tensor where they are tied."""
+    """embedding [vocabulary, hidden], on a CPU in the type it is stored in; the head multiplies by it where tied."""
 
     embedding: torch.Tensor
     layers: tuple[LayerWeights, ...]
     norm: torch.Tensor
-    head: Matrix
+    head: Linear
 
 
 def compute_dtype(device: torch.device) -> torch.dtype:
@@ -59,9 +52,9 @@ def compute_dtype(device: torch.device) -> torch.dtype:
 
 
 def load_weights(folder: Path, config: DecoderConfig, device: torch.device) -> DecoderWeights:
-    """All weights in the device's compute dtype; raises ModelError unless every tensor is known and of its shape."""
+    """All weights; raises ModelError unless every tensor is known and of its shape."""
     files = _Files(folder)
-    load = _Loader(files, device, compute_dtype(device))
+    load = _Loader(files, device)
     q, kv = config.heads * config.head_dim, config.kv_heads * config.head_dim
     hidden, inner = config.hidden, config.inner
 
@@ -82,7 +75,7 @@ def load_weights(folder: Path, config: DecoderConfig, device: torch.device) -> D
             down=load.matrix((f"{mlp}.down_proj",), (hidden,), inner, config.mlp_bias),
         )  # fmt: skip
 
-    embedding = load.tensor("model.embed_tokens.weight", (config.vocabulary, hidden))
+    embedding = load.stored(("model.embed_tokens.weight",), ((config.vocabulary, hidden),))
     weights = DecoderWeights(
         embedding=embedding,
         layers=tuple(layer(f"model.layers.{number}") for number in range(config.layers)),
@@ -97,16 +90,16 @@ def load_weights(folder: Path, config: DecoderConfig, device: torch.device) -> D
     return weights
 
 
-def _head(load: "_Loader", files: "_Files", config: DecoderConfig, embedding: torch.Tensor) -> Matrix:
+def _head(load: "_Loader", files: "_Files", config: DecoderConfig, embedding: torch.Tensor) -> Linear:
     if not config.tied:
         return load.matrix(("lm_head",), (config.vocabulary,), config.hidden, bias=False)
     if "lm_head.weight" in files.names():  # some writers store the tied copy as well
-        copy = load.tensor("lm_head.weight", tuple(embedding.shape))
+        copy = load.stored(("lm_head.weight",), (tuple(embedding.shape),))
         if not torch.equal(copy, embedding):
             raise ModelError(
                 "config.json ties the head to the embedding, but the file holds two different ones."
             )
-    return Matrix(embedding, None)
+    return linear_map(embedding, None)
 
 
 class _Files:
@@ -159,34 +152,27 @@ class _Files:
 
 
 class _Loader:
-    """Reads tensors into the compute dtype, and remembers which."""
+    """Reads tensors onto the device, and remembers which."""
 
-    def __init__(self, files: _Files, device: torch.device, dtype: torch.dtype) -> None:
-        self._files, self._device, self._dtype = files, device, dtype
+    def __init__(self, files: _Files, device: torch.device) -> None:
+        self._files, self._device = files, device
+        self._dtype = compute_dtype(device)
         self.read: set[str] = set()
 
+    def stored(self, names: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> torch.Tensor:
+        """The tensors one below the other: on a CPU in the type they are stored in, elsewhere in the compute type."""
+        parts = [self._files.read(name, shape) for name, shape in zip(names, shapes, strict=True)]
+        self.read.update(names)
+        return torch.cat(parts).to(self._device, None if self._device.type == "cpu" else self._dtype)
+
     def tensor(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
-        into = torch.empty(shape, dtype=self._dtype, device=self._device)
-        self._fill(into, name)
-        return into
+        """One tensor in the compute type."""
+        return self.stored((name,), (shape,)).to(self._dtype)
 
-    def matrix(self, names: Sequence[str], rows: Sequence[int], columns: int, bias: bool) -> Matrix:
-        """The matrices `names` one below the other, and their biases; each part is copied straight to its place."""
-        weight = torch.empty(sum(rows), columns, dtype=self._dtype, device=self._device)
-        joined = torch.empty(sum(rows), dtype=self._dtype, device=self._device) if bias else None
-        for name, (start, end) in zip(names, _spans(rows), strict=True):
-            self._fill(weight[start:end], f"{name}.weight")
-            if joined is not None:
-                self._fill(joined[start:end], f"{name}.bias")
-        return Matrix(weight, joined)
-
-    def _fill(self, into: torch.Tensor, name: str) -> None:
-        into.copy_(self._files.read(name, tuple(into.shape)))
-        self.read.add(name)
-
-
-def _spans(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    start = 0
-    for size in sizes:
-        yield start, start + size
-        start += size
+    def matrix(self, names: Sequence[str], rows: Sequence[int], columns: int, bias: bool) -> Linear:
+        """One map made of those whose names are given, of so many rows each."""
+        weight = self.stored([f"{name}.weight" for name in names], [(size, columns) for size in rows])
+        if not bias:
+            return linear_map(weight, None)
+        offsets = self.stored([f"{name}.bias" for name in names], [(size,) for size in rows])
+        return linear_map(weight, offsets.to(self._dtype))

@@ -1,0 +1,123 @@
+"""Matrices on a CPU, laid out and multiplied so that every weight is read once, in order, in its stored type.
+
+A matrix [out, in] is held as panels of sixteen rows, [out / 16, in, 16], and multiplied by tiles of up to sixteen
+tokens (`tiles.multiply_tile`). The same weights serve one token and a chunk of a prompt.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch.nn.functional import pad
+
+from backends.kvcompress.model.tiles import LANES, multiply_tile
+from harness.core.cache import cache_root
+
+TILE = 16  # tokens whose sums fill the registers of AVX-512; shorter ones spill a little and gain as much
+# numba computes with neither on a CPU: their bits are handed over.
+_BITS = {torch.bfloat16: torch.uint16, torch.float16: torch.int16}
+
+
+@dataclass(frozen=True, slots=True)
+class Panels:
+    """stack [P, in, 16] of uint16 (bfloat16), int16 (float16), float32 or int8. scales float32 [16 * P], of the rows.
+
+    rows: of the matrix; the last panel is filled up with zeros.
+    """
+
+    stack: npt.NDArray[Any]
+    scales: npt.NDArray[np.float32] | None
+    rows: int
+
+
+def panels_of(weight: torch.Tensor, scales: torch.Tensor | None = None) -> Panels:
+    """Lay out weight [out, in], its values as they are; scales [out] go with int8."""
+    rows, columns = weight.shape
+    filled = pad(weight, (0, 0, 0, -rows % LANES))
+    stack = filled.view(-1, LANES, columns).transpose(1, 2).contiguous()
+    stack = stack.view(_BITS.get(stack.dtype, stack.dtype))
+    return Panels(stack.numpy(), None if scales is None else pad(scales, (0, -rows % LANES)).numpy(), rows)
+
+
+def multiply(inputs: torch.Tensor, matrix: Panels, threads: int) -> torch.Tensor:
+    """inputs float32 [T, in] times the matrix transposed: [T, out], summed in float32."""
+    tokens = inputs.shape[0]
+    whole, left = divmod(tokens, TILE)
+    tail = 1 << (left - 1).bit_length() if left else 0  # 1, 2, 4, 8 or 16; filled up with zeros
+    tiled = _tiled(inputs, whole, tail) if tokens > 1 else inputs
+    out = torch.empty(whole * TILE + tail, LANES * len(matrix.stack))
+    _product(threads)(matrix.stack, matrix.scales, tiled.reshape(-1).numpy(), whole, tail, out.numpy())
+    return out[:tokens] if matrix.rows == out.shape[1] else out[:tokens, : matrix.rows].contiguous()
+
+
+def _tiled(inputs: torch.Tensor, whole: int, tail: int) -> torch.Tensor:
+    """Flat: of each tile all tokens' first values, then their second ones, and so on."""
+    tokens, width = inputs.shape
+    tiled = torch.empty((whole * TILE + tail) * width)
+    end = whole * TILE
+    tiled[: end * width].view(whole, width, TILE).copy_(inputs[:end].view(whole, TILE, width).transpose(1, 2))
+    if tail:
+        last = tiled[end * width :].view(width, tail)
+        last[:, : tokens - end] = inputs[end:].T
+        last[:, tokens - end :] = 0
+    return tiled
+
+
+@lru_cache
+def _product(threads: int) -> Callable[..., None]:
+    """Compiled on the first call, or read from the harness's cache folder."""
+    _use_cache_folder()
+
+    @numba.njit(cache=True)
+    def some(first, end, stack, scales, inputs, whole, tail, out):  # type: ignore[no-untyped-def]
+        width = stack.shape[1]
+        token, at = whole * TILE, whole * TILE * width
+        for panel in range(first, end):
+            for tile in range(whole):
+                multiply_tile(stack, panel, scales, inputs, tile * TILE * width, 16, out, tile * TILE)
+            if tail == 1:
+                multiply_tile(stack, panel, scales, inputs, at, 1, out, token)
+            elif tail == 2:
+                multiply_tile(stack, panel, scales, inputs, at, 2, out, token)
+            elif tail == 4:
+                multiply_tile(stack, panel, scales, inputs, at, 4, out, token)
+            elif tail == 8:
+                multiply_tile(stack, panel, scales, inputs, at, 8, out, token)
+            elif tail == 16:
+                multiply_tile(stack, panel, scales, inputs, at, 16, out, token)
+
+    @numba.njit(cache=True)
+    def alone(stack, scales, inputs, whole, tail, out):  # type: ignore[no-untyped-def]
+        some(0, len(stack), stack, scales, inputs, whole, tail, out)
+
+    @numba.njit(cache=True, parallel=True)
+    def shared(stack, scales, inputs, whole, tail, out):  # type: ignore[no-untyped-def]
+        count = len(stack)
+        for part in numba.prange(threads):
+            some(
+                count * part // threads,
+                count * (part + 1) // threads,
+                stack,
+                scales,
+                inputs,
+                whole,
+                tail,
+                out,
+            )
+
+    return alone if threads == 1 else shared
+
+
+def _use_cache_folder() -> None:
+    """numba looks at the age of the function's own file; here a change of the tiles' is another folder, too."""
+    digest = hashlib.sha256()
+    for name in ("panels.py", "tiles.py"):
+        digest.update((Path(__file__).parent / name).read_bytes())
+    numba.config.CACHE_DIR = str(cache_root() / "numba" / digest.hexdigest()[:16])
