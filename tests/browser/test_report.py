@@ -90,6 +90,17 @@ def test_the_page_is_never_wider_than_the_screen(driver: Any, address: str, widt
     assert driver.execute_script("return document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.parametrize("width", [1100, 1200])
+def test_no_column_of_a_table_is_out_of_sight(driver: Any, address: str, width: int):
+    set_viewport(driver, width)
+    driver.get(address)
+    hidden = driver.execute_script(
+        "return [...document.querySelectorAll('.scroll')].map(s => s.scrollWidth - s.clientWidth)"
+    )
+    assert len(hidden) > 2
+    assert max(hidden) <= 0
+
+
 def test_on_a_phone_every_figure_of_the_table_stands_beside_its_name(driver: Any, address: str):
     set_viewport(driver, 380)
     driver.get(address)
