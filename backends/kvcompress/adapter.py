@@ -55,7 +55,7 @@ class KvCompressBackend(EngineAdapter):
             prefix_cache=False,
             metrics=True,
             dtypes=("bf16",) if cuda else ("f32",),
-            weight_dtypes=("bf16",) if cuda else ("f32",),
+            weight_dtypes=("bf16",) if cuda else ("f32", "int8"),
             kv_dtypes=("bf16", "f32") if cuda else ("f32", "bf16"),
             devices=("cpu", "cuda"),
             caveats=("kvcompress on CUDA: not verified on hardware",) if cuda else (),

@@ -40,7 +40,7 @@ def load(config: EngineConfig) -> Engine:
     torch.set_grad_enabled(False)
     own, spec = config.own or {}, default_spec(config)
     device = config.device.replace(".", ":")
-    model = load_decoder(config.model, device)
+    model = load_decoder(config.model, device, own.get("weight_dtype"))
     model.config.check_context(config.context_length)
     store = _store(config, model.config, own["kernel"])
     shape = Shape(model.config.layers, model.config.kv_heads)

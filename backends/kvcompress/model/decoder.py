@@ -84,9 +84,12 @@ class Decoder:
         return rms_norm(values, weight.shape, weight, self.config.norm_eps)
 
 
-def load_decoder(folder: Path, device: str) -> Decoder:
-    """The model in `folder` (Hugging Face layout, safetensors) on `device`; raises ModelError for what is unknown."""
+def load_decoder(folder: Path, device: str, weight_dtype: str | None = None) -> Decoder:
+    """The model in `folder` (Hugging Face layout, safetensors) on `device`; raises ModelError for what is unknown.
+
+    weight_dtype: "int8" rounds the matrices, on a CPU; anything else computes with the values as they are stored.
+    """
     where = torch.device(device)
     config = read_config(folder)
-    weights = load_weights(folder, config, where)
+    weights = load_weights(folder, config, where, weight_dtype == "int8")
     return Decoder(config, weights, RotaryPositions(config.rope, config.head_dim, where), where)

@@ -47,7 +47,7 @@ def multiply_tile(
     """out[token + t, 16 * panel + r] = scales[..] * sum over k of panels[panel, k, r] * inputs[at + k * tokens + t].
 
     For every row r of the panel and t < tokens (a literal). panels [P, K, 16] of uint16 (bfloat16), int16 (float16),
-    int8 or float32; scales float32 [16 * P] of the rows, or None for 1; inputs float32, flat; out float32 [.., 16 * P].
+    int8 or float32; scales float32 [16 * P] of the rows, or None for 1; inputs float32, flat; out float32 [.., 16 P].
     """
     count = tokens.literal_value
     steps = max(1, 4 // count)  # of k at once: sums of few tokens would wait for one another
@@ -92,7 +92,7 @@ def multiply_tile(
                 add_products(builder.add(start, loop.index), sums[:count])
 
         scale = None
-        if not isinstance(scales, types.NoneType):
+        if scales != types.none:
             where = builder.gep(array(scales, scales_).data, [column])
             scale = builder.load(builder.bitcast(where, _VECTOR.as_pointer()), align=4)
         target = array(out, out_)

@@ -51,10 +51,15 @@ def compute_dtype(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "cpu" else torch.bfloat16
 
 
-def load_weights(folder: Path, config: DecoderConfig, device: torch.device) -> DecoderWeights:
-    """All weights; raises ModelError unless every tensor is known and of its shape."""
+def load_weights(
+    folder: Path, config: DecoderConfig, device: torch.device, rounded: bool = False
+) -> DecoderWeights:
+    """All weights; raises ModelError unless every tensor is known and of its shape.
+
+    rounded: matrices to int8 with a scale for each row, the head's too; the embedding and the norms stay as they are.
+    """
     files = _Files(folder)
-    load = _Loader(files, device)
+    load = _Loader(files, device, rounded)
     q, kv = config.heads * config.head_dim, config.kv_heads * config.head_dim
     hidden, inner = config.hidden, config.inner
 
@@ -99,7 +104,7 @@ def _head(load: "_Loader", files: "_Files", config: DecoderConfig, embedding: to
             raise ModelError(
                 "config.json ties the head to the embedding, but the file holds two different ones."
             )
-    return linear_map(embedding, None)
+    return linear_map(embedding, None, load.rounded)
 
 
 class _Files:
@@ -154,8 +159,8 @@ class _Files:
 class _Loader:
     """Reads tensors onto the device, and remembers which."""
 
-    def __init__(self, files: _Files, device: torch.device) -> None:
-        self._files, self._device = files, device
+    def __init__(self, files: _Files, device: torch.device, rounded: bool) -> None:
+        self._files, self._device, self.rounded = files, device, rounded
         self._dtype = compute_dtype(device)
         self.read: set[str] = set()
 
@@ -173,6 +178,6 @@ class _Loader:
         """One map made of those whose names are given, of so many rows each."""
         weight = self.stored([f"{name}.weight" for name in names], [(size, columns) for size in rows])
         if not bias:
-            return linear_map(weight, None)
+            return linear_map(weight, None, self.rounded)
         offsets = self.stored([f"{name}.bias" for name in names], [(size,) for size in rows])
-        return linear_map(weight, offsets.to(self._dtype))
+        return linear_map(weight, offsets.to(self._dtype), self.rounded)

@@ -80,6 +80,16 @@ def test_logits_of_smollm2() -> None:
     assert_close(in_chunks(decoder, ids, [len(ids) - 1, 1]), truth)
 
 
+def test_weights_in_int8_are_near(tmp_path: Path) -> None:
+    """Near, and not the same: the rounding is there, and of the size that 254 steps a row have."""
+    model = tiny_model("qwen2", tie_word_embeddings=True)
+    decoder = load_decoder(written(model, tmp_path), "cpu", "int8")
+    ids = torch.arange(40) % 97
+    truth = reference_logits(model, ids)
+    error = (in_chunks(decoder, ids, [39, 1]) - truth).norm() / truth.norm()
+    assert 1e-3 < error < 0.05
+
+
 def test_a_prompt_in_chunks_is_the_prompt_at_once(tmp_path: Path) -> None:
     decoder = load_decoder(written(tiny_model("qwen3"), tmp_path), "cpu")
     ids = torch.arange(40) % 97

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from backends.kvcompress.model.config import read_config
-from backends.kvcompress.model.linear import Linear
+from backends.kvcompress.model.linear import Linear, rounded_rows
 from backends.kvcompress.model.weights import DecoderWeights, load_weights
 from harness.core.errors import ModelError
 from tests.support.tiny_models import tiny_model, written
@@ -111,3 +111,22 @@ def test_files_that_cannot_be_read_are_refused(folder: Path) -> None:
     file.unlink()
     with pytest.raises(ModelError, match="0 safetensors files"):
         loaded(folder)
+
+
+def test_rounded_rows_are_within_half_a_step(folder: Path) -> None:
+    plain = loaded(folder)
+    rounded = load_weights(folder, read_config(folder), CPU, rounded=True)
+    for part, columns in (("qkv", 48), ("output", 48), ("gate_up", 48), ("down", 80)):
+        exact = rows(getattr(plain.layers[2], part), columns)
+        found = rows(getattr(rounded.layers[2], part), columns)
+        steps = exact.abs().amax(1, keepdim=True) / 127
+        if part != "qkv":  # whose bias is on top
+            assert ((found - exact).abs() <= 0.501 * steps).all()
+        assert (found != exact).any()
+    assert torch.equal(plain.embedding, rounded.embedding)
+
+
+def test_a_row_of_zeros_stays_one() -> None:
+    values, scales = rounded_rows(torch.tensor([[0.0, 0.0], [1.0, -2.0]]))
+    assert values.tolist() == [[0, 0], [64, -127]]  # 63.5 rounds to the even number
+    assert torch.isfinite(scales).all()
