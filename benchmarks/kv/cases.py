@@ -14,7 +14,7 @@ from harness.core.tokenizer import Tokenizer
 _PROMPT, _PREDICTED, _HAYSTACK = 2048, 512, 1024
 _POOL_OF = 2  # requests of full 16-bit KV that the pool of the case "pool" holds
 _ANSWER = 128  # tokens of an answer in the case "pool"
-_AT_ONCE = 8
+_AT_ONCE = 8  # requests that a batch of the peers, and of the memory case, has
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,8 @@ def _quality(bench: Bench, named: Named, questions: tuple[bool, ...]) -> None:
     full = bench.named("full") if named.who == "ours" else peer("DynamicCache")
     windows = bench.windows(options.windows)
     for one in (full, named):
-        quality.measure_perplexity(worker, one, options.half, windows, _AT_ONCE, bench.readings)
+        at_once = 2 * _AT_ONCE if named.who == "ours" else _AT_ONCE
+        quality.measure_perplexity(worker, one, options.half, windows, at_once, bench.readings)
     corpus = text.half_of_corpus(options.half)
     trials = options.trials if named.who == "ours" else options.peer_trials
     needles = text.needles(bench.tokenizer, corpus, trials, _HAYSTACK, seed=1)

@@ -44,6 +44,7 @@ class _Batch:
     """Requests that go on together; seen: tokens so far, evicted ones included; logits [B, vocabulary]."""
 
     caches: _Caches
+    spec: KvSpec
     rows: list[int]
     seen: list[int]
     logits: torch.Tensor
@@ -68,7 +69,7 @@ class Ours:
         caches, spec = self._of(setting)
         before = caches.compress_seconds
         started = time.process_time()
-        batch = _Batch(caches, [], [len(prompt) for prompt in prompts], torch.empty(0))
+        batch = _Batch(caches, spec, [], [len(prompt) for prompt in prompts], torch.empty(0))
         logits = []
         for prompt in prompts:
             batch.rows.append(caches.attention.open(spec, len(prompt)))
@@ -102,11 +103,18 @@ class Ours:
                 held.next[layer] = context
                 if spec.quant != "none":
                     caches.store.pack(layer, row, spec.sinks, context - spec.recent)
-        return self._keep(_Batch(caches, rows, [context] * batch, torch.zeros(batch, config.vocabulary)))
+        return self._keep(
+            _Batch(caches, spec, rows, [context] * batch, torch.zeros(batch, config.vocabulary))
+        )
 
     def forced(self, handle: int, continuations: Sequence[Sequence[int]], step: int) -> list[list[float]]:
-        """See `Driver`; always one token at a time, as in service, and continuations may differ in length."""
+        """See `Driver`; one token at a time, as in service, and continuations may differ in length.
+
+        Where everything is kept as computed, which chunks it comes in changes nothing, and `step` counts.
+        """
         batch = self._batches[handle]
+        if batch.spec.evict == batch.spec.quant == batch.spec.share == "none":
+            return [self._forced_chunks(batch, i, ids, step) for i, ids in enumerate(continuations)]
         found: list[list[float]] = [[] for _ in continuations]
         for place in range(max(map(len, continuations))):
             going = [i for i, ids in enumerate(continuations) if place < len(ids)]
@@ -213,12 +221,33 @@ class Ours:
         hidden = torch.empty(0)
         for first in range(0, len(prompt), _CHUNK):
             ids = torch.tensor(prompt[first : first + _CHUNK])
-            positions = torch.arange(first, first + len(ids))
             ends = first + len(ids) == len(prompt)
-            rows = torch.full((len(ids),), row, dtype=torch.int32)
-            caches.attention.begin(Pass(rows, positions, len(ids), ends_prompt=ends))
-            hidden = self._model.forward(ids, positions, caches.attention, torch.tensor([len(ids) - 1]))
+            hidden = self._chunk(caches, row, ids, first, ends, torch.tensor([len(ids) - 1]))
         return self._model.logits(hidden)
+
+    def _chunk(
+        self, caches: _Caches, row: int, ids: torch.Tensor, first: int, ends: bool, wanted: torch.Tensor
+    ) -> torch.Tensor:
+        positions = torch.arange(first, first + len(ids))
+        rows = torch.full((len(ids),), row, dtype=torch.int32)
+        caches.attention.begin(Pass(rows, positions, len(ids), ends_prompt=ends))
+        return self._model.forward(ids, positions, caches.attention, wanted)
+
+    def _forced_chunks(self, batch: _Batch, request: int, given: Sequence[int], step: int) -> list[float]:
+        found: list[float] = []
+        for first in range(0, len(given), step):
+            ids = torch.tensor(given[first : first + step])
+            everybody = torch.arange(len(ids))
+            hidden = self._chunk(
+                batch.caches, batch.rows[request], ids, batch.seen[request], False, everybody
+            )
+            after = self._model.logits(hidden)
+            before = torch.cat((batch.logits[request : request + 1], after[:-1]))
+            found += before.log_softmax(-1).gather(1, ids[:, None])[:, 0].tolist()
+            batch.logits = batch.logits.clone()  # inference tensors are not written to
+            batch.logits[request] = after[-1]
+            batch.seen[request] += len(ids)
+        return found
 
     def _step(self, batch: _Batch, going: list[int], ids: torch.Tensor) -> None:
         """One token more, ids [n], for the requests in `going`; their rows of `logits` are the new ones."""
@@ -229,6 +258,7 @@ class Ours:
         if len(going) == len(batch.rows):
             batch.logits = logits
         else:
+            batch.logits = batch.logits.clone()  # inference tensors are not written to
             batch.logits[going] = logits
         for i in going:
             batch.seen[i] += 1
