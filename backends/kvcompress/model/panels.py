@@ -51,23 +51,9 @@ def multiply(inputs: torch.Tensor, matrix: Panels, threads: int) -> torch.Tensor
     tokens = inputs.shape[0]
     whole, left = divmod(tokens, TILE)
     tail = 1 << (left - 1).bit_length() if left else 0  # 1, 2, 4, 8 or 16; filled up with zeros
-    tiled = _tiled(inputs, whole, tail) if tokens > 1 else inputs
     out = torch.empty(whole * TILE + tail, LANES * len(matrix.stack))
-    _product(threads)(matrix.stack, matrix.scales, tiled.reshape(-1).numpy(), whole, tail, out.numpy())
+    _product(threads)(matrix.stack, matrix.scales, inputs.contiguous().numpy(), whole, tail, out.numpy())
     return out[:tokens] if matrix.rows == out.shape[1] else out[:tokens, : matrix.rows].contiguous()
-
-
-def _tiled(inputs: torch.Tensor, whole: int, tail: int) -> torch.Tensor:
-    """Flat: of each tile all tokens' first values, then their second ones, and so on."""
-    tokens, width = inputs.shape
-    tiled = torch.empty((whole * TILE + tail) * width)
-    end = whole * TILE
-    tiled[: end * width].view(whole, width, TILE).copy_(inputs[:end].view(whole, TILE, width).transpose(1, 2))
-    if tail:
-        last = tiled[end * width :].view(width, tail)
-        last[:, : tokens - end] = inputs[end:].T
-        last[:, tokens - end :] = 0
-    return tiled
 
 
 @lru_cache
