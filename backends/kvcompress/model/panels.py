@@ -80,23 +80,33 @@ def _product(threads: int) -> Callable[..., None]:
                 multiply_tile(stack, panel, scales, inputs, at, 16, out, token)
 
     @numba.njit(cache=True)
+    def tiled(inputs, whole, tail):  # type: ignore[no-untyped-def]
+        """Flat: of each tile all tokens' first values, then their second ones, and so on."""
+        tokens, width = inputs.shape
+        laid = np.empty((whole * TILE + tail) * width, np.float32)
+        for tile in range(whole):
+            rows = inputs[tile * TILE : (tile + 1) * TILE]
+            for k in range(width):
+                at = (tile * width + k) * TILE
+                for token in range(TILE):
+                    laid[at + token] = rows[token, k]
+        first = whole * TILE
+        laid[first * width :] = 0
+        for token in range(first, tokens):
+            for k in range(width):
+                laid[first * width + k * tail + token - first] = inputs[token, k]
+        return laid
+
+    @numba.njit(cache=True)
     def alone(stack, scales, inputs, whole, tail, out):  # type: ignore[no-untyped-def]
-        some(0, len(stack), stack, scales, inputs, whole, tail, out)
+        some(0, len(stack), stack, scales, tiled(inputs, whole, tail), whole, tail, out)
 
     @numba.njit(cache=True, parallel=True)
     def shared(stack, scales, inputs, whole, tail, out):  # type: ignore[no-untyped-def]
-        count = len(stack)
+        count, laid = len(stack), tiled(inputs, whole, tail)
         for part in numba.prange(threads):
-            some(
-                count * part // threads,
-                count * (part + 1) // threads,
-                stack,
-                scales,
-                inputs,
-                whole,
-                tail,
-                out,
-            )
+            first, end = count * part // threads, count * (part + 1) // threads
+            some(first, end, stack, scales, laid, whole, tail, out)
 
     return alone if threads == 1 else shared
 
