@@ -138,12 +138,13 @@ class Compressor:
         held.next[layer] = places.shape[1]
 
     def _pack(self, held: HeldRequest, layer: int) -> None:
-        if held.spec.quant != "none":
+        if held.spec.quant != "none" or held.spec.share != "none":
             self._store.pack(layer, held.row, held.spec.sinks, held.next[layer] - held.spec.recent)
 
     def _due(self, held: HeldRequest, layer: int, seen: int) -> int:
         """The tokens seen at which the next step has to look here first."""
-        ahead = _LOOK_AHEAD if held.spec.quant == "none" else PACKED_TOGETHER
+        packs = held.spec.quant != "none" or held.spec.share != "none"
+        ahead = PACKED_TOGETHER if packs else _LOOK_AHEAD
         if held.spec.evict == "none":
             return seen + ahead
         counts = self._store.counts(layer, held.row)

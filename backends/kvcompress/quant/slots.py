@@ -22,8 +22,15 @@ class Quantised:
     rotated: bool
 
 
-def check_layout(spec: KvSpec, head_dim: int) -> None:
-    """Raises UsageError for what heads of this size cannot be packed to."""
+def check_layout(spec: KvSpec, head_dim: int, shares: bool = False) -> None:
+    """Raises UsageError for what heads of this size cannot be packed to, and for what a store that does not share
+    between layers (`shares`), or no store, can hold."""
+    if spec.share != "none" and not shares:
+        raise UsageError(
+            f"kv.share={spec.share} is not held by the compiled store. Use backend.kernel=torch or kv.share=none."
+        )
+    if spec.share != "none" and spec.evict != "none":
+        raise UsageError(f"kv.share={spec.share} keeps every token. Use kv.evict=none.")
     if spec.quant == "none":
         return
     if spec.rotate and not can_rotate(head_dim):
