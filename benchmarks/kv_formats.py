@@ -25,6 +25,7 @@ from omegaconf import OmegaConf
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import conf
+from backends.kvcompress.model.config import DecoderConfig
 from backends.kvcompress.model.decoder import Decoder, load_decoder
 from backends.kvcompress.model.dense import DenseAttention
 from backends.kvcompress.quant.bits import packed_bytes
@@ -151,6 +152,18 @@ def table(rows: Mapping[str, Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def record_texts(count: int, context: int) -> tuple[list[list[Layer]], DecoderConfig]:
+    """What SmolLM2's attention is given on so many texts, spread over the half of the corpus."""
+    values = OmegaConf.load(Path(conf.__path__[0]) / "model" / "smollm2-135m.yaml")
+    source = ModelSource(**{str(key): value for key, value in values.items() if key != "defaults"})
+    folder = hf_folder(resolve(source, print), print)
+    decoder = load_decoder(folder, "cpu")
+    ids = Tokenizer.from_folder(folder).encode(half_of_corpus("tune"))
+    length = SINKS + context + ASKING
+    starts = [number * (len(ids) // count) for number in range(count)]
+    return [record(decoder, ids[start : start + length]) for start in starts], decoder.config
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description="How far each format of the KV cache moves attention's output."
@@ -158,15 +171,7 @@ def main() -> None:
     parser.add_argument("--context", type=int, default=1024, help="tokens that are quantised (default 1024)")
     parser.add_argument("--texts", type=int, default=2, help="(default 2)")
     options = parser.parse_args()
-    values = OmegaConf.load(Path(conf.__path__[0]) / "model" / "smollm2-135m.yaml")
-    source = ModelSource(**{str(key): value for key, value in values.items() if key != "defaults"})
-    folder = hf_folder(resolve(source, print), print)
-    decoder = load_decoder(folder, "cpu")
-    config = decoder.config
-    ids = Tokenizer.from_folder(folder).encode(half_of_corpus("tune"))
-    length = SINKS + options.context + ASKING
-    starts = [number * (len(ids) // options.texts) for number in range(options.texts)]
-    texts = [record(decoder, ids[start : start + length]) for start in starts]
+    texts, config = record_texts(options.texts, options.context)
     both: dict[str, list[str]] = {variant.name: [] for variant in VARIANTS}
     parted: dict[str, list[str]] = {variant.name: [] for variant in VARIANTS}
     for variant, quant in product(VARIANTS, QUANTS[1:]):
