@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch.nn.functional import rms_norm, silu
+from torch.nn.functional import silu
 
 from backends.kvcompress.contracts import Attention
 from backends.kvcompress.model.config import DecoderConfig, read_config
+from backends.kvcompress.model.norms import normed
 from backends.kvcompress.model.rope import RotaryPositions, turned
 from backends.kvcompress.model.weights import DecoderWeights, LayerWeights, load_weights
 
@@ -81,7 +82,7 @@ class Decoder:
         return layer.down(silu(gate).mul_(up))
 
     def _normed(self, values: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        return rms_norm(values, weight.shape, weight, self.config.norm_eps)
+        return normed(values, weight, self.config.norm_eps)
 
 
 def load_decoder(folder: Path, device: str, weight_dtype: str | None = None) -> Decoder:

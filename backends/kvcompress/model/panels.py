@@ -4,11 +4,9 @@ A matrix [out, in] is held as panels of sixteen rows, [out / 16, in, 16], and mu
 tokens (`tiles.multiply_tile`). The same weights serve one token and a chunk of a prompt.
 """
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numba
@@ -17,8 +15,8 @@ import numpy.typing as npt
 import torch
 from torch.nn.functional import pad
 
+from backends.kvcompress.model.compiled_cache import use_cache_folder
 from backends.kvcompress.model.tiles import LANES, multiply_tile
-from harness.core.cache import cache_root
 
 TILE = 16  # tokens whose sums fill the registers of AVX-512; shorter ones spill a little and gain as much
 # numba computes with neither on a CPU: their bits are handed over.
@@ -59,7 +57,7 @@ def multiply(inputs: torch.Tensor, matrix: Panels, threads: int) -> torch.Tensor
 @lru_cache
 def _product(threads: int) -> Callable[..., None]:
     """Compiled on the first call, or read from the harness's cache folder."""
-    _use_cache_folder()
+    use_cache_folder()
 
     @numba.njit(cache=True)
     def some(first, end, stack, scales, inputs, whole, tail, out):  # type: ignore[no-untyped-def]
@@ -109,11 +107,3 @@ def _product(threads: int) -> Callable[..., None]:
             some(first, end, stack, scales, laid, whole, tail, out)
 
     return alone if threads == 1 else shared
-
-
-def _use_cache_folder() -> None:
-    """numba looks at the age of the function's own file; here a change of the tiles' is another folder, too."""
-    digest = hashlib.sha256()
-    for name in ("panels.py", "tiles.py"):
-        digest.update((Path(__file__).parent / name).read_bytes())
-    numba.config.CACHE_DIR = str(cache_root() / "numba" / digest.hexdigest()[:16])
