@@ -1,6 +1,7 @@
 """Model, store, attention and scheduler put together into the engine."""
 
 import logging
+from functools import partial
 
 from backends.kvcompress.requested import default_spec
 from backends.serving.engine import Engine, EngineConfig
@@ -15,6 +16,7 @@ try:
     from backends.kvcompress.engine import KvCompressEngine
     from backends.kvcompress.model.config import DecoderConfig
     from backends.kvcompress.model.decoder import load_decoder
+    from backends.kvcompress.model.retrieval import retrieval_heads
     from backends.kvcompress.needs import Needs
     from backends.kvcompress.policies import policy
     from backends.kvcompress.scheduler import Scheduler
@@ -44,7 +46,10 @@ def load(config: EngineConfig) -> Engine:
     model.config.check_context(config.context_length)
     store = _store(config, model.config, own["kernel"])
     shape = Shape(model.config.layers, model.config.kv_heads)
-    attention = PagedAttention(store, shape.layers, shape.heads, model.rope)
+    retrieval = partial(
+        retrieval_heads, model, shape.layers, shape.heads, model.config.vocabulary, model.device
+    )
+    attention = PagedAttention(store, shape.layers, shape.heads, model.rope, retrieval)
     needs = Needs(store, shape, config.prefill_chunk)
     attention.close(attention.open(spec, config.context_length))  # told now rather than at the first request
     _check_pool(config, spec, needs, store)

@@ -93,6 +93,14 @@ SUBJECTS = {
             ),
         ),
         Subject(
+            "kvcompress",
+            others=(
+                (),
+                ("backend.kv.evict=h2o", "backend.kv.budget.fraction=0.5", "backend.kv.quant=int4"),
+                ("backend.kernel=torch", "backend.scheduler=dynamic", "backend.kv_dtype=bf16"),
+            ),
+        ),
+        Subject(
             "vllm",
             heavy=True,
             prefix_cache=True,

@@ -49,6 +49,8 @@ class Driven:
 
     engine: KvCompressEngine
     store: KvStore
+    scheduler: Scheduler
+    needs: Needs
     told: dict[int, list[RequestOutput]] = field(default_factory=dict)
 
     def step(self) -> None:
@@ -75,11 +77,13 @@ def driven(model: Decoder, pages: int = 4000, chunk: int = 16, running: int = 8,
     page = TorchStore(LAYERS, HEADS, HEAD_DIM, 1 << 20, torch.float32, torch.device("cpu")).page_bytes
     store = TorchStore(LAYERS, HEADS, HEAD_DIM, pages * page, torch.float32, torch.device("cpu"))
     attention = PagedAttention(store, LAYERS, HEADS, model.rope)
-    scheduler = Scheduler(store, attention, Needs(store, Shape(LAYERS, HEADS), chunk), running, chunk)
+    needs = Needs(store, Shape(LAYERS, HEADS), chunk)
+    scheduler = Scheduler(store, attention, needs, running, chunk)
     config = EngineConfig(
         Path(), (VOCABULARY - 1,), "cpu", "f32", "f32", CONTEXT, running, pages * page, False, chunk, 1, 0
     )
-    return Driven(KvCompressEngine(config, kv_spec(**changes), model, store, attention, scheduler), store)
+    engine = KvCompressEngine(config, kv_spec(**changes), model, store, attention, scheduler)
+    return Driven(engine, store, scheduler, needs)
 
 
 def sampling(max_tokens: int, **changes: Any) -> Sampling:
