@@ -1,7 +1,7 @@
 """Matrices on a CPU, laid out and multiplied so that every weight is read once, in order, in its stored type.
 
-A matrix [out, in] is held as panels of sixteen rows, [out / 16, in, 16], and multiplied by tiles of up to sixteen
-tokens (`tiles.multiply_tile`). The same weights serve one token and a chunk of a prompt.
+A matrix [out, in] is held as panels of sixteen rows, [out / 16, in, 16], and multiplied by tiles of a few tokens
+(`tiles.multiply_tile`). The same weights serve one token and a chunk of a prompt.
 """
 
 from collections.abc import Callable
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import llvmlite.binding
 import numba
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,16 @@ from torch.nn.functional import pad
 from backends.kvcompress.model.compiled_cache import use_cache_folder
 from backends.kvcompress.model.tiles import LANES, multiply_tile
 
-TILE = 16  # tokens whose sums fill the registers of AVX-512; shorter ones spill a little and gain as much
+
+def _tile() -> int:
+    """Tokens whose sums fill the registers: 32 of sixteen floats, or 16 of eight, which spill beyond six tokens."""
+    features = numba.config.CPU_FEATURES or llvmlite.binding.get_host_cpu_features().flatten()
+    return 16 if "+avx512f" in features else 6
+
+
+TILE = _tile()
+# The last tile of a pass is filled up with zeros to one of these.
+_TAILS = (*(size for size in (1, 2, 4, 8) if size < TILE), TILE)
 # numba computes with neither on a CPU: their bits are handed over.
 _BITS = {torch.bfloat16: torch.uint16, torch.float16: torch.int16}
 
@@ -48,7 +58,7 @@ def multiply(inputs: torch.Tensor, matrix: Panels, threads: int) -> torch.Tensor
     """inputs float32 [T, in] times the matrix transposed: [T, out], summed in float32."""
     tokens = inputs.shape[0]
     whole, left = divmod(tokens, TILE)
-    tail = 1 << (left - 1).bit_length() if left else 0  # 1, 2, 4, 8 or 16; filled up with zeros
+    tail = next(size for size in _TAILS if size >= left) if left else 0
     out = torch.empty(whole * TILE + tail, LANES * len(matrix.stack))
     _product(threads)(matrix.stack, matrix.scales, inputs.contiguous().numpy(), whole, tail, out.numpy())
     return out[:tokens] if matrix.rows == out.shape[1] else out[:tokens, : matrix.rows].contiguous()
@@ -65,7 +75,7 @@ def _product(threads: int) -> Callable[..., None]:
         token, at = whole * TILE, whole * TILE * width
         for panel in range(first, end):
             for tile in range(whole):
-                multiply_tile(stack, panel, scales, inputs, tile * TILE * width, 16, out, tile * TILE)
+                multiply_tile(stack, panel, scales, inputs, tile * TILE * width, TILE, out, tile * TILE)
             if tail == 1:
                 multiply_tile(stack, panel, scales, inputs, at, 1, out, token)
             elif tail == 2:
@@ -74,8 +84,8 @@ def _product(threads: int) -> Callable[..., None]:
                 multiply_tile(stack, panel, scales, inputs, at, 4, out, token)
             elif tail == 8:
                 multiply_tile(stack, panel, scales, inputs, at, 8, out, token)
-            elif tail == 16:
-                multiply_tile(stack, panel, scales, inputs, at, 16, out, token)
+            elif tail == TILE:
+                multiply_tile(stack, panel, scales, inputs, at, TILE, out, token)
 
     @numba.njit(cache=True)
     def tiled(inputs, whole, tail):  # type: ignore[no-untyped-def]
