@@ -8,6 +8,7 @@ import scipy.linalg
 import torch
 
 from backends.kvcompress.contracts import KvStore, PoolFull
+from backends.kvcompress.quant.bits import packed_bytes
 from backends.kvcompress.quant.codebook import gaussian_levels
 from backends.kvcompress.quant.rotation import signs
 from backends.kvcompress.spec import GRANULARITIES, KvSpec
@@ -21,6 +22,7 @@ from tests.support.kv_stores import (
     dense_attention,
     dense_weights,
     held,
+    opened,
     queries,
     rows_of,
     tokens,
@@ -149,7 +151,7 @@ def test_heads_that_hold_different_numbers_attend_to_their_own(make: Make) -> No
 )
 def test_keep_drops_exactly_those(make: Make, packing: KvSpec) -> None:
     store = make()
-    row = store.open(packing)
+    row = opened(store, packing)
     tokens(80).append(store, 0, row)
     tokens(80).append(store, 1, row)
     store.pack(0, row, 4, 60)
@@ -220,7 +222,7 @@ def turned(vectors: np.ndarray) -> np.ndarray:
 @packings
 def test_packing_moves_values_by_half_a_step_of_their_own_scale_at_most(make: Make, packing: KvSpec) -> None:
     store = make()
-    row = store.open(packing)
+    row = opened(store, packing)
     given = tokens(48 + 4 + 8)
     given.append(store, 0, row)
     before = ask(store, 0, [row], queries(1), decay=1.0)
@@ -251,7 +253,7 @@ def test_packing_moves_values_by_half_a_step_of_their_own_scale_at_most(make: Ma
 @packings
 def test_nothing_is_quantised_twice(make: Make, packing: KvSpec) -> None:
     store = make()
-    row = store.open(packing)
+    row = opened(store, packing)
     tokens(100).append(store, 1, row)
     store.pack(1, row, 4, 60)
     once = held(store.read(1, row))
@@ -278,13 +280,34 @@ def test_where_nothing_is_quantised_nothing_is_packed(make: Make) -> None:
     assert not store.read(0, row).packed.any()
 
 
+@packings
+def test_both_kinds_of_store_read_back_the_same(packing: KvSpec) -> None:
+    read = []
+    for kind in ("torch", "paged"):
+        store = STORES[kind]()
+        row = opened(store, packing)
+        tokens(300).append(store, 0, row)
+        store.keep(0, row, mask(store, 0, row, [set(range(50, 90)), set(range(7, 250, 2))]))
+        store.pack(0, row, 4, 150)
+        store.pack(0, row, 4, 290)
+        read.append(held(store.read(0, row)))
+    for ours, theirs in zip(*read, strict=True):
+        assert np.array_equal(ours.positions, theirs.positions)
+        assert np.array_equal(ours.packed, theirs.packed)
+        for field in ("keys", "values"):
+            off = np.abs(getattr(ours, field) - getattr(theirs, field)).max(axis=1)
+            # A value on the edge of two codes may fall to either side, and a scale of bfloat16 as well.
+            assert (off < 1e-5).mean() > 0.99
+            assert off.max() < 3
+
+
 @pytest.mark.parametrize(
     "packing", [spec(), spec(quant="int4"), spec(quant="int2", granularity="kivi")], ids=name_of
 )
 @pytest.mark.parametrize("decay", [0.0, 0.9, 1.0])
 def test_attention_is_summed_as_it_was_given(make: Make, packing: KvSpec, decay: float) -> None:
     store = make()
-    row = store.open(packing)
+    row = opened(store, packing)
     tokens(50).append(store, 0, row)
     store.pack(0, row, 4, 42)
     expected = np.zeros((HEADS, 50))
@@ -380,7 +403,7 @@ def test_a_closed_row_leaves_nothing(make: Make, packing: KvSpec) -> None:
     store = make()
     empty = store.used_bytes()
     for _ in range(3):
-        row = store.open(packing)
+        row = opened(store, packing)
         for layer in range(LAYERS):
             tokens(300, seed=layer).append(store, layer, row)
             store.pack(layer, row, 4, 200)
@@ -413,9 +436,26 @@ def test_exact_slots_take_what_geometry_says(make: Make) -> None:
 
 
 @packings
+def test_packed_slots_take_what_codes_and_scales_take(packing: KvSpec) -> None:
+    """Where packing is real; beside them, positions, attention, tables and the ends of pages as for exact slots."""
+    store = STORES["paged"]()
+    assert store.packed
+    row, count = opened(store, packing), 1600
+    for layer in range(LAYERS):
+        tokens(count).append(store, layer, row)
+        store.pack(layer, row, 0, count)
+        assert store.read(layer, row, vectors=False).packed.all()
+    wanted = packed_bytes(packing, count, HEADS, DIM) / (count * HEADS)
+    least, most = slot_bytes(store.held_bytes(row), count, store)
+    assert most >= wanted
+    assert least <= (wanted + 12) * 1.1
+    assert store.held_pages(row) <= store.pages_for(packing, 0, count) * HEADS * LAYERS
+
+
+@packings
 def test_no_more_pages_are_taken_than_was_said(make: Make, packing: KvSpec) -> None:
     store = make()
-    row = store.open(packing)
+    row = opened(store, packing)
     for count in range(7, 200, 23):
         tokens(23, first=count - 7).append(store, 0, row)
         store.pack(0, row, 4, count)
