@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 
 from backends.kvcompress.budgets import Shape
-from backends.kvcompress.compressor import Compressor
+from backends.kvcompress.compressor import Compressor, RetrievalHeads
 from backends.kvcompress.contracts import KvStore, Pass, Rope, Slots
 from backends.kvcompress.held_request import HeldRequest
 from backends.kvcompress.prefill import attend_chunk, weights_of_queries
@@ -15,12 +15,17 @@ from backends.kvcompress.spec import Budget, KvSpec
 
 
 class PagedAttention:
-    """Fulfils `contracts.RequestAttention`, for a model of so many layers and KV heads and its rotary positions."""
+    """Fulfils `contracts.RequestAttention`, for a model of so many layers and KV heads and its rotary positions.
 
-    def __init__(self, store: KvStore, layers: int, heads: int, rope: Rope) -> None:
+    retrieval: finds the model's retrieval heads, once, where a request spreads its budget by them.
+    """
+
+    def __init__(
+        self, store: KvStore, layers: int, heads: int, rope: Rope, retrieval: RetrievalHeads | None = None
+    ) -> None:
         self._store = store
         self._rope = rope
-        self._compressor = Compressor(store, Shape(layers, heads), rope)
+        self._compressor = Compressor(store, Shape(layers, heads), rope, retrieval)
         self._requests: dict[int, HeldRequest] = {}
 
     def open(self, spec: KvSpec, prompt: int) -> int:
@@ -132,7 +137,12 @@ def _observed(held: HeldRequest, tokens: int, device: torch.device) -> torch.Ten
     """The weight of each of a chunk's queries in the attention that the policy has summed, [tokens]."""
     if held.policy.attention is None or held.policy.window:
         return None
-    return weights_of_queries(tokens, held.policy.attention, device)
+    weights = weights_of_queries(tokens, held.policy.attention, device)
+    sample = held.policy.sample
+    if 0 < sample < tokens:
+        weights[:-sample] = 0
+        weights *= tokens / sample
+    return weights
 
 
 def _latest(

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import torch
+
 from backends.kvcompress.contracts import KvStore
 from backends.kvcompress.spec import KvSpec
 from harness.core.errors import UsageError
@@ -9,6 +11,7 @@ from harness.core.errors import UsageError
 PACKED_TOGETHER = 8  # tokens that became older than `recent` while decoding, which are packed in one go
 MARGIN = 32  # most slots that an eviction while decoding goes below the budget, so that few steps evict
 PYRAMID = 20  # PyramidKV's beta: the last layer has 1/20 of an even share (Cai et al. 2024, arXiv 2406.02069)
+FLOOR_OF_OTHERS = 0.25  # of an even share, which retrieval heads leave to each of the others
 _TABLE_ENTRY = 8  # most bytes that a page takes in the tables of a store
 _MOST_TOKENS = 1 << 22
 
@@ -57,26 +60,46 @@ def slots_within(bytes_: int, spec: KvSpec, store: KvStore, shape: Shape, tables
 
 class Allowance:
     """Slots that one request may hold of a KV head. prompt: tokens of its prompt. most: where the budget is in bytes,
-    what they hold."""
+    what they hold. retrieval [L, H] bool: heads that keep everything, as long as FLOOR_OF_OTHERS is left."""
 
-    def __init__(self, spec: KvSpec, prompt: int, shape: Shape, most: int | None) -> None:
+    def __init__(
+        self, spec: KvSpec, prompt: int, shape: Shape, most: int | None, retrieval: torch.Tensor | None
+    ) -> None:
         self._spec = spec
         self._prompt = prompt
-        self._layers = shape.layers
+        self._shape = shape
+        self._retrieval = None if retrieval is None else retrieval.tolist()
+        self._retrieving = 0 if retrieval is None else int(retrieval.sum())
         self._most = most if spec.budget.tokens is None else spec.budget.tokens
+
+    def of_heads(self, layer: int, seen: int) -> list[int]:
+        """Of each KV head in this layer when `seen` tokens were seen; with spread "adakv" their sum counts alone."""
+        even = self._even(layer, seen)
+        if self._retrieval is None:
+            return [int(even)] * self._shape.heads
+        tokens, retrieving = max(seen, self._prompt), self._retrieving
+        heads = self._shape.layers * self._shape.heads
+        others = heads - retrieving
+        rest = int(max(1, (heads * even - retrieving * tokens) / max(1, others), FLOOR_OF_OTHERS * even))
+        whole = min(tokens, int((heads * even - rest * others) / max(1, retrieving)))
+        return [whole if retrieves else rest for retrieves in self._retrieval[layer]]
 
     def slots(self, layer: int, seen: int) -> int:
         """Of a KV head in this layer, on average over its heads, when `seen` tokens were seen."""
+        return sum(self.of_heads(layer, seen)) // self._shape.heads
+
+    def _even(self, layer: int, seen: int) -> float:
         tokens = max(seen, self._prompt)
         even: float = tokens
         if self._spec.budget.fraction is not None:
             even = max(1.0, self._spec.budget.fraction * tokens)
         if self._most is not None:
             even = min(tokens, self._most)
-        if self._spec.spread == "pyramid" and self._layers > 1:
+        layers = self._shape.layers
+        if self._spec.spread == "pyramid" and layers > 1:
             first = min(2 * even - max(1.0, even / PYRAMID), tokens)  # the last layer holds one slot at least
-            even = first - 2 * (first - even) * layer / (self._layers - 1)
-        return int(even)
+            even = first - 2 * (first - even) * layer / (layers - 1)
+        return even
 
 
 def below(allowed: int) -> int:

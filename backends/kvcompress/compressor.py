@@ -4,7 +4,9 @@ While decoding, eviction comes before the new token and leaves some slots free, 
 and most steps evict nothing. Within a chunk's pass one layer at a time holds its chunk beyond the budget.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 import torch
 
@@ -17,21 +19,27 @@ from backends.kvcompress.slot_order import in_order
 from backends.kvcompress.spec import Budget, KvSpec, check
 from harness.core.errors import UsageError
 
+RetrievalHeads = Callable[[], torch.Tensor]  # [L, H] bool
 _LOOK_AHEAD = 64  # decode steps after which a request that has room is looked at again
 
 
 class Compressor:
     """At work on the rows of `store`, for a model of that shape and those rotary positions."""
 
-    def __init__(self, store: KvStore, shape: Shape, rope: Rope) -> None:
+    def __init__(
+        self, store: KvStore, shape: Shape, rope: Rope, retrieval: RetrievalHeads | None = None
+    ) -> None:
         self._store = store
         self._shape = shape
         self._rope = rope
+        self._retrieval = None if retrieval is None else cache(retrieval)
 
     def open(self, spec: KvSpec, prompt: int) -> HeldRequest:
         """A row for a request. Raises UsageError for an unknown policy and for what does not go together."""
         method = policy(spec.evict)
-        if spec.reindex and (method.window or method.attention is not None or spec.spread == "adakv"):
+        if spec.reindex and (
+            method.window or method.attention is not None or spec.spread in ("adakv", "retrieval")
+        ):
             raise UsageError(
                 "kv.reindex=true goes with policies that read no queries, such as streaming_llm, and with "
                 "kv.spread=uniform or pyramid."
@@ -66,10 +74,10 @@ class Compressor:
         slots: what was held before and then the chunk's, unpacked. queries [Q, w, D]: the latest, with their
         positions [w], if the policy looks at them.
         """
-        target = held.allowance.slots(layer, seen)
-        if held.spec.evict != "none" and _exceeds(self._store.counts(layer, held.row), held.spec, target):
-            view = self._view(held, layer, slots, seen, target, queries, query_positions)
-            kept = self._selected(held, view)
+        targets = held.allowance.of_heads(layer, seen)
+        if held.spec.evict != "none" and _exceeds(self._store.counts(layer, held.row), held.spec, targets):
+            view = self._view(held, layer, slots, seen, targets, queries, query_positions)
+            kept = self._selected(held, view, targets)
             now = self._store.read(layer, held.row, vectors=False).positions
             self._keep(held, layer, in_order(kept, slots.positions, now))
         self._pack(held, layer)
@@ -77,13 +85,13 @@ class Compressor:
 
     def before_step(self, held: HeldRequest, layer: int, seen: int) -> None:
         """Make room for one more slot in each head, where `seen` tokens were seen, and pack what is due."""
-        allowed = held.allowance.slots(layer, seen + 1)
-        if held.spec.evict != "none" and _exceeds(
-            self._store.counts(layer, held.row) + 1, held.spec, allowed
-        ):
+        allowed = held.allowance.of_heads(layer, seen + 1)
+        counts = self._store.counts(layer, held.row) + 1
+        if held.spec.evict != "none" and _exceeds(counts, held.spec, allowed):
             slots = self._store.read(layer, held.row, vectors=held.policy.vectors)
-            view = self._view(held, layer, slots, seen, below(allowed), None, None)
-            self._keep(held, layer, self._selected(held, view))
+            targets = _with_room(counts, held.spec, allowed)
+            view = self._view(held, layer, slots, seen, targets, None, None)
+            self._keep(held, layer, self._selected(held, view, targets))
         self._pack(held, layer)
         held.due[layer] = self._due(held, layer, seen)
 
@@ -92,7 +100,16 @@ class Compressor:
         if spec.budget.bytes is not None:
             tables = self._store.held_bytes(row) - self._store.held_pages(row) * self._store.page_bytes
             most = slots_within(spec.budget.bytes, spec, self._store, self._shape, tables)
-        return Allowance(spec, prompt, self._shape, most)
+        return Allowance(spec, prompt, self._shape, most, self._roles(spec))
+
+    def _roles(self, spec: KvSpec) -> torch.Tensor | None:
+        if spec.spread != "retrieval":
+            return None
+        if self._retrieval is None:
+            raise UsageError(
+                "kv.spread=retrieval needs the model's retrieval heads, which nobody measured here."
+            )
+        return self._retrieval()
 
     def _view(
         self,
@@ -100,7 +117,7 @@ class Compressor:
         layer: int,
         slots: Slots,
         seen: int,
-        budget: int,
+        targets: list[int],
         queries: torch.Tensor | None,
         query_positions: torch.Tensor | None,
     ) -> LayerView:
@@ -109,19 +126,19 @@ class Compressor:
             queries=queries,
             query_positions=query_positions,
             seen=seen,
-            budget=budget,
+            budget=sum(targets) // len(targets),
             sinks=held.spec.sinks,
             layer=layer,
             layers=self._shape.layers,
             rope=self._rope,
         )
 
-    def _selected(self, held: HeldRequest, view: LayerView) -> torch.Tensor:
+    def _selected(self, held: HeldRequest, view: LayerView, targets: list[int]) -> torch.Tensor:
         spec = held.spec
         return select(
             held.policy.score(view),
             view.slots.positions,
-            view.budget,
+            targets,
             spec.sinks,
             spec.recent,
             held.next[view.layer],
@@ -149,13 +166,22 @@ class Compressor:
             return seen + ahead
         counts = self._store.counts(layer, held.row)
         for steps in range(1, ahead):
-            if _exceeds(counts + steps + 1, held.spec, held.allowance.slots(layer, seen + steps + 1)):
+            if _exceeds(counts + steps + 1, held.spec, held.allowance.of_heads(layer, seen + steps + 1)):
                 return seen + steps
         return seen + ahead
 
 
-def _exceeds(counts: torch.Tensor, spec: KvSpec, allowed: int) -> bool:
-    """Whether the slots of a layer's heads, [H], are more than `allowed`, each or on average."""
+def _with_room(counts: torch.Tensor, spec: KvSpec, allowed: list[int]) -> list[int]:
+    """What an eviction leaves while decoding, so that not every step evicts; a head with room loses nothing."""
+    apart = spec.spread != "adakv"
+    return [
+        most if apart and held <= most else below(most)
+        for held, most in zip(counts.tolist(), allowed, strict=True)
+    ]
+
+
+def _exceeds(counts: torch.Tensor, spec: KvSpec, allowed: list[int]) -> bool:
+    """Whether the slots of a layer's heads, [H], are more than `allowed`, each or in all."""
     if spec.spread == "adakv":
-        return int(counts.sum()) > allowed * len(counts)
-    return int(counts.max()) > allowed
+        return int(counts.sum()) > sum(allowed)
+    return any(held > most for held, most in zip(counts.tolist(), allowed, strict=True))

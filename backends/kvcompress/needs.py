@@ -28,14 +28,12 @@ class Needs:
         else:
             bytes_ = spec.budget.bytes
             most = None if bytes_ is None else self._within(bytes_, spec)
-            allowed = Allowance(spec, prompt, self._shape, most)
+            allowed = Allowance(spec, prompt, self._shape, most, None)  # which heads get more does not matter
             layers = range(self._shape.layers) if spec.spread == "pyramid" else [0] * self._shape.layers
             pages = self._shape.heads * sum(
                 self._head(spec, min(tokens, allowed.slots(layer, tokens))) for layer in layers
             )
-        if (
-            spec.spread == "adakv"
-        ):  # heads hold different numbers, and each may leave a page of either kind half empty
+        if spec.spread in ("adakv", "retrieval"):  # heads differ, each may leave half a page of either kind
             pages += self._all * (1 if spec.quant == "none" else 2)
         if spec.when == "prompt":
             pages = max(pages, self._all * self._pages_for(spec, min(tokens, prompt), 0))

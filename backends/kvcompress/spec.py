@@ -11,7 +11,7 @@ from harness.core.errors import UsageError
 
 QUANTS = ("none", "int8", "fp8", "int4", "int3", "int2")
 GRANULARITIES = ("tensor", "channel", "token", "token_head", "group", "kivi")
-SPREADS = ("uniform", "pyramid", "adakv")
+SPREADS = ("uniform", "pyramid", "adakv", "retrieval")
 SHARES = ("none", "minicache")
 BITS = {"int8": 8, "fp8": 8, "int4": 4, "int3": 3, "int2": 2}
 
@@ -39,7 +39,8 @@ class KvSpec:
     """The KV cache of one request.
 
     evict: name of the policy (`backends.kvcompress.policies`), "none" keeps everything.
-    budget: what the policy evicts down to. spread: how the budget is shared among layers and KV heads.
+    budget: what the policy evicts down to. spread: how the budget is shared among layers and KV heads ("retrieval":
+    heads that copy from far back keep everything, the others share the rest).
     sinks, recent: the first and the latest positions, never evicted and held in full precision.
     when: evict and pack after each "chunk" of the prompt, or once after the whole "prompt".
     reindex: StreamingLLM's positions within the cache instead of the original ones.

@@ -7,6 +7,7 @@ A setting: {"kv": every key of `KvSpec`, "kv_dtype": "f32" or "bf16", of what is
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import torch
 from backends.kvcompress.attention import PagedAttention
 from backends.kvcompress.contracts import Pass
 from backends.kvcompress.model.decoder import load_decoder
+from backends.kvcompress.model.retrieval import retrieval_heads
 from backends.kvcompress.policies import policy
 from backends.kvcompress.spec import KvSpec, from_mapping
 from backends.kvcompress.store.paged import PagedStore
@@ -177,7 +179,16 @@ class Ours:
     def _new_caches(self, kernel: str, dtype: str) -> _Caches:
         config = self._model.config
         store = self._compiled_store(dtype) if kernel == "compiled" else self._torch_store(dtype)
-        caches = _Caches(store, PagedAttention(store, config.layers, config.kv_heads, self._model.rope))
+        retrieval = partial(
+            retrieval_heads,
+            self._model,
+            config.layers,
+            config.kv_heads,
+            config.vocabulary,
+            self._model.device,
+        )
+        attention = PagedAttention(store, config.layers, config.kv_heads, self._model.rope, retrieval)
+        caches = _Caches(store, attention)
         compressor = caches.attention._compressor
         after_chunk = compressor.after_chunk
 

@@ -38,8 +38,12 @@ class TurningPairs:
         return torch.cat((turned.real, turned.imag), -1)
 
 
-def attention_over(store: KvStore, layers: int = 2, heads: int = 2) -> PagedAttention:
-    return PagedAttention(store, layers, heads, TurningPairs())
+def attention_over(
+    store: KvStore, layers: int = 2, heads: int = 2, retrieval: torch.Tensor | None = None
+) -> PagedAttention:
+    """retrieval [L, H] bool: the heads that retrieve, where the model's were measured."""
+    measured = None if retrieval is None else lambda: retrieval
+    return PagedAttention(store, layers, heads, TurningPairs(), measured)
 
 
 def run_pass(

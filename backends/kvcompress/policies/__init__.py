@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 # name -> "module:class", below this package
 POLICIES: dict[str, str] = {
+    "auto": "auto:Auto",
     "none": "none:KeepAll",
     "streaming_llm": "streaming_llm:StreamingLlm",
     "h2o": "h2o:HeavyHitters",

@@ -22,6 +22,7 @@ class ExpectedAttention:
     name = "expected_attention"
     attention: float | None = 1 - 1 / DECODED
     window = WINDOW
+    sample = 0
     vectors = True
 
     def __init__(self) -> None:

@@ -16,6 +16,7 @@ class HeavyHitters:
     name = "h2o"
     attention: float | None = 1.0
     window = 0
+    sample = 0
     vectors = False
 
     def score(self, view: LayerView) -> torch.Tensor:

@@ -15,6 +15,7 @@ class AttentionRate:
     name = "h2o_rate"
     attention: float | None = 1.0
     window = 0
+    sample = 0
     vectors = False
 
     def score(self, view: LayerView) -> torch.Tensor:

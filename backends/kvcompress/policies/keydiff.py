@@ -15,6 +15,7 @@ class KeyDiff:
     name = "keydiff"
     attention: float | None = None
     window = 0
+    sample = 0
     vectors = True
 
     def score(self, view: LayerView) -> torch.Tensor:

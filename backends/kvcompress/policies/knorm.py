@@ -15,6 +15,7 @@ class KeyNorm:
     name = "knorm"
     attention: float | None = None
     window = 0
+    sample = 0
     vectors = True
 
     def score(self, view: LayerView) -> torch.Tensor:

@@ -20,6 +20,7 @@ class LagKv:
     name = "lagkv"
     attention: float | None = None
     window = 0
+    sample = 0
     vectors = True
 
     def score(self, view: LayerView) -> torch.Tensor:

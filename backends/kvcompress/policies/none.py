@@ -11,6 +11,7 @@ class KeepAll:
     name = "none"
     attention: float | None = None
     window = 0
+    sample = 0
     vectors = False
 
     def score(self, view: LayerView) -> torch.Tensor:

@@ -17,6 +17,7 @@ class Random:
     name = "random"
     attention: float | None = None
     window = 0
+    sample = 0
     vectors = False
 
     def score(self, view: LayerView) -> torch.Tensor:

@@ -23,6 +23,7 @@ class SnapKv:
     name = "snapkv"
     attention: float | None = 1 - 1 / WINDOW
     window = WINDOW
+    sample = 0
     vectors = True
 
     def score(self, view: LayerView) -> torch.Tensor:

@@ -16,6 +16,7 @@ class StreamingLlm:
     name = "streaming_llm"
     attention: float | None = None
     window = 0
+    sample = 0
     vectors = False
 
     def score(self, view: LayerView) -> torch.Tensor:

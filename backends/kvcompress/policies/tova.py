@@ -15,6 +15,7 @@ class LastQuery:
     name = "tova"
     attention: float | None = 0.0
     window = 0
+    sample = 0
     vectors = False
 
     def score(self, view: LayerView) -> torch.Tensor:

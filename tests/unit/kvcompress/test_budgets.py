@@ -18,10 +18,47 @@ from tests.support.kv_store import ListStore
 
 EVICTING = sorted(POLICIES.keys() - {"none"})
 LAYERS, HEADS = 3, 2
+RETRIEVING = torch.tensor([[False, True], [False, False], [False, False]])
 
 
 def allowance(prompt: int, layers: int = LAYERS, **changes: Any) -> Allowance:
-    return Allowance(spec(evict="knorm", **changes), prompt, Shape(layers, HEADS), None)
+    return Allowance(spec(evict="knorm", **changes), prompt, Shape(layers, HEADS), None, None)
+
+
+def test_retrieval_heads_keep_everything_while_the_others_are_left_a_quarter_of_an_even_share() -> None:
+    half = Allowance(
+        spec(evict="knorm", budget={"fraction": 0.5}, spread="retrieval"),
+        120,
+        Shape(LAYERS, HEADS),
+        None,
+        RETRIEVING,
+    )
+    assert [half.of_heads(layer, 120) for layer in range(LAYERS)] == [[48, 120], [48, 48], [48, 48]]
+    tight = Allowance(
+        spec(evict="knorm", budget={"tokens": 16}, spread="retrieval"),
+        120,
+        Shape(LAYERS, HEADS),
+        None,
+        RETRIEVING,
+    )
+    assert [tight.of_heads(layer, 120) for layer in range(LAYERS)] == [[4, 76], [4, 4], [4, 4]]
+
+
+def test_a_retrieval_head_loses_nothing_while_others_are_evicted_step_by_step() -> None:
+    tokens = stream(200, LAYERS)
+    store = ListStore(LAYERS, HEADS, 8)
+    attention = attention_over(store, LAYERS, HEADS, RETRIEVING)
+    row = attention.open(spec(evict="auto", budget={"fraction": 0.5}, spread="retrieval"), 100)
+    play(attention, row, tokens, 100, 32)
+    assert sorted(store.read(0, row).positions[1].tolist()) == list(range(200))
+    assert store.counts(1, row).max() <= 80
+
+
+def test_who_has_not_measured_retrieval_heads_is_told() -> None:
+    with pytest.raises(UsageError, match="retrieval heads"):
+        attention_over(ListStore(2, 2, 8)).open(
+            spec(evict="knorm", budget={"tokens": 9}, spread="retrieval"), 9
+        )
 
 
 def test_a_fraction_is_of_the_prompt_until_more_was_seen() -> None:
@@ -52,7 +89,7 @@ def test_a_pyramid_gives_early_layers_more_and_all_of_them_no_more_than_even(
 
 @given(
     evict=st.sampled_from(EVICTING),
-    spread=st.sampled_from(["uniform", "pyramid", "adakv"]),
+    spread=st.sampled_from(["uniform", "pyramid", "adakv", "retrieval"]),
     budget=st.one_of(
         st.builds(lambda tokens: {"tokens": tokens}, st.integers(1, 50)),
         st.builds(lambda fraction: {"fraction": fraction}, st.floats(0.05, 1)),
@@ -79,7 +116,7 @@ def test_a_budget_is_never_exceeded_and_slots_stay_what_they_were(
 ) -> None:
     tokens = stream(50, LAYERS)
     store = ListStore(LAYERS, HEADS, 8)
-    attention = attention_over(store, LAYERS, HEADS)
+    attention = attention_over(store, LAYERS, HEADS, RETRIEVING)
     row = attention.open(
         spec(evict=evict, budget=budget, spread=spread, sinks=sinks, recent=recent, quant=quant, when=when),
         prompt,

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from backends.kvcompress.contracts import LayerView, Slots
 from backends.kvcompress.policies import POLICIES, policy
+from backends.kvcompress.policies.auto import Auto
 from backends.kvcompress.policies.expected_attention import ExpectedAttention
 from backends.kvcompress.policies.lagkv import LagKv
 from backends.kvcompress.policies.snapkv import SnapKv
@@ -149,7 +150,8 @@ def test_expected_attention_is_the_normal_distributions_expectation() -> None:
     ]
     turn = np.mean(turns, 0).T  # of column vectors
     for head in range(HEADS):
-        keys, values, _, _ = live(view, head)
+        keys, values, positions, _ = live(view, head)
+        keys, values = keys[positions >= SINKS], values[positions >= SINKS]
         by_query_head = []
         for query_head in range(head * SHARED, (head + 1) * SHARED):
             asked = plain[query_head].double().numpy()
@@ -160,7 +162,8 @@ def test_expected_attention_is_the_normal_distributions_expectation() -> None:
             weights = np.exp(exponents - exponents.max())
             by_query_head.append(weights / weights.sum())
         expected = np.mean(by_query_head, 0) * np.linalg.norm(values, axis=1)
-        np.testing.assert_allclose(scored("expected_attention", view, head), expected, rtol=1e-3)
+        found = scored("expected_attention", view, head)[positions >= SINKS]
+        np.testing.assert_allclose(found, expected, rtol=1e-3)
 
 
 def test_expected_attention_foresees_queries_drawn_from_one_normal_distribution() -> None:
@@ -172,7 +175,7 @@ def test_expected_attention_foresees_queries_drawn_from_one_normal_distribution(
                 torch.broadcast_shapes(vectors.shape, (*positions.shape, vectors.shape[-1]))
             )
 
-    view = replace(view_of(window=1), rope=Still())
+    view = replace(view_of(window=1), rope=Still(), sinks=0)
     generator = torch.Generator().manual_seed(1)
     queries = torch.randn(HEADS * SHARED, 20_000, SIZE, generator=generator)
     view = replace(view, queries=queries, query_positions=torch.full((20_000,), 60))
@@ -214,6 +217,29 @@ def test_random_draws_evenly_and_each_head_by_itself() -> None:
     assert not torch.equal(scores, policy("random").score(replace(view, layer=0)))
 
 
+@pytest.mark.parametrize("head", range(HEADS))
+def test_auto_ranks_by_attention_a_query_below_the_latest(head: int) -> None:
+    view = view_of(budget=20)
+    _, _, positions, attention = live(view, head)
+    found, latest = scored("auto", view, head), positions >= 60 - 5
+    np.testing.assert_allclose(found[~latest], (attention / (60 - positions))[~latest], rtol=1e-5)
+    assert found[latest].min() > found[~latest].max() and (np.diff(found[latest]) > 0).all()
+
+
+def test_the_latest_queries_of_a_chunk_stand_for_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Auto, "sample", 3)
+    tokens = stream(20)
+    attention = attention_over(store := ListStore(2, 2, 8))
+    row = attention.open(spec(evict="auto", budget={"fraction": 1.0}), 20)
+    for first, count in ((0, 12), (12, 6), (18, 2)):
+        run_pass(attention, (row, tokens, first, count, first + count == 20))
+    weights = torch.zeros(20)
+    weights[9:12], weights[15:18], weights[18:20] = 12 / 3, 6 / 3, 1
+    held = store.read(1, row)
+    expected = (dense(tokens, 1) * weights[:, None]).sum(1).unflatten(0, (2, 2)).sum(1)
+    torch.testing.assert_close(held.attention, expected.gather(1, held.positions))
+
+
 @given(chunk=st.integers(1, 30), prompt=st.integers(1, 30), name=st.sampled_from(["h2o", "tova"]))
 @settings(max_examples=12, deadline=None)
 def test_the_store_is_told_the_attention_that_dense_attention_gives(
@@ -231,7 +257,9 @@ def test_the_store_is_told_the_attention_that_dense_attention_gives(
 
 
 @pytest.mark.parametrize("chunk", [7, 19, 29])
-@pytest.mark.parametrize("name", sorted(POLICIES.keys() - {"none"}))
+@pytest.mark.parametrize(
+    "name", sorted(POLICIES.keys() - {"none", "auto"})
+)  # which samples each chunk's queries
 def test_what_is_kept_at_the_prompts_end_does_not_depend_on_its_chunks(name: str, chunk: int) -> None:
     tokens = stream(30)
     kept = []

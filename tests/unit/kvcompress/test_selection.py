@@ -27,7 +27,7 @@ def test_the_best_stay_after_the_protected(
         positions[head, :count] = torch.randperm(seen, generator=generator)[:count]
     scores = torch.rand(positions.shape, generator=generator)
     scores[torch.rand(positions.shape, generator=generator) < 0.1] = strange
-    kept = select(scores, positions, target, sinks, recent, seen, across)
+    kept = select(scores, positions, [target] * heads, sinks, recent, seen, across)
     assert not kept[positions < 0].any()
     held, stays = positions >= 0, kept.sum(1)
     if across:
@@ -51,5 +51,5 @@ def test_the_best_stay_after_the_protected(
 def test_heads_compete_for_the_layers_budget() -> None:
     positions = torch.arange(100).expand(2, -1)
     scores = torch.stack((torch.rand(100) + 2, torch.rand(100)))
-    kept = select(scores, positions, 40, 2, 2, 100, True)
+    kept = select(scores, positions, [40, 40], 2, 2, 100, True)
     assert kept.sum(1).tolist() == [72, int(FLOOR * 40)]
