@@ -158,7 +158,8 @@ class KvStore(Protocol):
 
     def pack(self, layer: int, row: int, first: int, end: int) -> None:
         """Quantise the exact slots with first <= position < end. Where tokens share a scale ("channel", "kivi") only
-        whole groups are packed and the rest waits as it is."""
+        whole groups are packed and the rest waits as it is. Where layers share (`KvSpec.share`), the lower one of two
+        waits for the upper one, which merges both before."""
         ...
 
     def move(self, layer: int, row: int, keys: torch.Tensor, positions: torch.Tensor) -> None:

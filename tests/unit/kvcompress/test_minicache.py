@@ -1,5 +1,7 @@
 """Two layers that keep one copy: the merge against its geometry, and the torch store that shares by it."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -12,6 +14,7 @@ from backends.kvcompress.spec import KvSpec
 from backends.kvcompress.store_torch import TorchStore
 from harness.core.errors import UsageError
 from tests.support.kv import spec
+from tests.support.kv_play import Stream, attention_over, play, stream
 from tests.support.kv_stores import (
     DIM,
     GROUP,
@@ -152,6 +155,27 @@ def test_what_is_shared_stays_as_it_is_while_more_comes() -> None:
     store.close(row)
     assert store.free_pages() == store.pages
     assert store.used_bytes() == 0
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"quant": "int8", "granularity": "kivi"}], ids=["exact", "int8-kivi"]
+)
+def test_a_request_is_served_with_shared_layers(changes: dict[str, Any]) -> None:
+    """All layers see one stream, so that sharing loses nothing: attention is that without it, in fewer bytes."""
+    one = stream(150, 1, HEADS * GROUP, HEADS, DIM)
+    given = Stream(*(getattr(one, name).expand(LAYERS, -1, -1, -1) for name in ("queries", "keys", "values")))
+    results, sizes = [], []
+    for share in ("none", "minicache"):
+        store = TorchStore(LAYERS, HEADS, DIM, 1 << 22, torch.float32, torch.device("cpu"))
+        attention = attention_over(store, LAYERS, HEADS)
+        row = attention.open(spec(share=share, **changes), 110)
+        results.append(play(attention, row, given, 110, 40))
+        sizes.append(store.held_bytes(row))
+        attention.close(row)
+        assert store.used_bytes() == 0
+    # A value between two codes may fall to either side.
+    torch.testing.assert_close(results[1], results[0], rtol=0, atol=5e-3)
+    assert sizes[1] < sizes[0] * 0.85  # one layer of four shares, but for sinks and recent tokens
 
 
 def test_what_cannot_share_is_refused() -> None:
