@@ -15,7 +15,7 @@ from typing import Protocol
 
 import torch
 
-from backends.kvcompress.spec import KvSpec
+from backends.kvcompress.spec import Budget, KvSpec
 
 
 class PoolFull(Exception):
@@ -73,6 +73,10 @@ class RequestAttention(Attention, Protocol):
 
     def close(self, row: int) -> None:
         """Free the row."""
+        ...
+
+    def rebudget(self, row: int, budget: Budget) -> None:
+        """Another budget for a request that has one, kept from its next token on."""
         ...
 
     def begin(self, tokens: Pass) -> None:

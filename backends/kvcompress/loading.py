@@ -10,6 +10,7 @@ from harness.core.errors import EngineError, UsageError
 try:
     import torch
 
+    from backends.kvcompress.admission import Dynamic, Static
     from backends.kvcompress.attention import PagedAttention
     from backends.kvcompress.budgets import Shape
     from backends.kvcompress.contracts import KvStore
@@ -53,7 +54,8 @@ def load(config: EngineConfig) -> Engine:
     needs = Needs(store, shape, config.prefill_chunk)
     attention.close(attention.open(spec, config.context_length))  # told now rather than at the first request
     _check_pool(config, spec, needs, store)
-    scheduler = Scheduler(store, attention, needs, config.max_running, config.prefill_chunk)
+    admission = Dynamic(store, needs, attention) if own["scheduler"] == "dynamic" else Static(store, needs)
+    scheduler = Scheduler(store, attention, needs, admission, config.max_running, config.prefill_chunk)
     log.info("ready: %d pages of %d bytes, %s kernel", store.pages, store.page_bytes, own["kernel"])
     return KvCompressEngine(config, spec, model, store, attention, scheduler)
 

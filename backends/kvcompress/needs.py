@@ -1,5 +1,6 @@
 """How many pages of the pool a request may take at most, between two passes and within one."""
 
+from dataclasses import replace
 from functools import lru_cache
 
 from backends.kvcompress.budgets import Allowance, Shape, exact_slots, slots_within
@@ -20,6 +21,13 @@ class Needs:
         # The same few settings and lengths come again and again; a step asks for each request in it.
         self._pages_for = lru_cache(4096)(store.pages_for)
         self._within = lru_cache(256)(lambda bytes_, spec: slots_within(bytes_, spec, store, shape, 0))
+
+    def slots(self, spec: KvSpec, prompt: int, tokens: int) -> int:
+        """Slots of a KV head, on average over heads and layers, that its budget leaves when `tokens` were seen."""
+        bytes_ = spec.budget.bytes
+        most = None if bytes_ is None else self._within(bytes_, spec)
+        even = replace(spec, spread="uniform")
+        return min(tokens, Allowance(even, prompt, self._shape, most, None).slots(0, tokens))
 
     def held(self, spec: KvSpec, prompt: int, tokens: int) -> int:
         """Most pages between two passes until `tokens` were seen, the reading of the prompt included."""

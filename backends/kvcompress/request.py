@@ -8,15 +8,17 @@ from backends.serving.writing import Writing
 class Request:
     """From its arrival to its end, through any number of preemptions.
 
-    tokens: the prompt and what was generated so far. row: of the store while
-    it runs. cached: how many of its tokens were computed into the row. reading: how many of them are read in chunks
-    before it decodes: its prompt, and after a preemption all that it had.
+    tokens: the prompt and what was generated so far. row: of the store while it runs. cached: how many of its
+    tokens were computed into the row. reading: how many of them are read in chunks before it decodes: its prompt,
+    and after a preemption all that it had. asked: its KV setting; spec: what it is held under now, which a dynamic
+    scheduler changes.
     """
 
     def __init__(self, ids: list[int], sampling: Sampling, spec: KvSpec, writing: Writing) -> None:
         self.prompt = len(ids)
         self.tokens = list(ids)
         self.sampling = sampling
+        self.asked = spec
         self.spec = spec
         self.writing = writing
         self.row: int | None = None
@@ -59,5 +61,6 @@ class Request:
 
     def closed(self) -> None:
         """It waits again; what it was computed to is gone."""
+        self.spec = self.asked
         self.row = None
         self.cached = 0

@@ -1,13 +1,13 @@
 """Who runs, and what the next pass computes, so that the pool is never exceeded.
 
-A request is admitted, in order, where what it is certain to need (its prompt, and the tokens that must come before
-it may end) fits beside what the running ones are certain to need. What comes beyond that takes free pages; where
-none are left, the request that came last gives up its own, waits in front of all others and is computed again from
-its tokens, generated ones included.
+A request is admitted, in order, where `admission` says so. What it comes to hold beyond that takes free pages;
+where none are left, the request that came last gives up its own, waits in front of all others and is computed again
+from its tokens, generated ones included.
 """
 
 from dataclasses import dataclass
 
+from backends.kvcompress.admission import Admission
 from backends.kvcompress.contracts import KvStore, PoolFull, RequestAttention
 from backends.kvcompress.needs import Needs
 from backends.kvcompress.request import Request
@@ -41,11 +41,18 @@ class Scheduler:
     """Requests in order of arrival. chunk: most tokens of a prompt in a pass. preemptions: how many there were."""
 
     def __init__(
-        self, store: KvStore, attention: RequestAttention, needs: Needs, most_running: int, chunk: int
+        self,
+        store: KvStore,
+        attention: RequestAttention,
+        needs: Needs,
+        admission: Admission,
+        most_running: int,
+        chunk: int,
     ) -> None:
         self._store = store
         self._attention = attention
         self._needs = needs
+        self._admission = admission
         self._most_running = most_running
         self._chunk = chunk
         self._waiting: list[Request] = []
@@ -82,24 +89,19 @@ class Scheduler:
             work = self._choose()
             if self._growth(work) <= self._store.free_pages():
                 return work
+            decoding = Work(None, 0, work.decoding)
+            if self._shrinks(decoding) and self._growth(decoding) <= self._store.free_pages():
+                return decoding  # and the chunk follows once they have given up what they hold beyond their budgets
             self._preempt()
 
     def _admit(self) -> None:
         while self._waiting and len(self.running) < self._most_running:
             candidate = self._waiting[0]
-            if self.running and not self._fits(candidate):
+            if not self._admission.admit(self.running, candidate) and self.running:
                 return
             self._waiting.pop(0)
             candidate.opened(self._attention.open(candidate.spec, len(candidate.tokens)))
             self.running.append(candidate)
-
-    def _fits(self, candidate: Request) -> bool:
-        taken = sum(max(self._certain(one), self._held(one)) for one in self.running)
-        passing = max(self._needs.passing(one.spec, one.most_tokens) for one in (*self.running, candidate))
-        return taken + self._certain(candidate) + passing <= self._store.pages
-
-    def _certain(self, request: Request) -> int:
-        return self._needs.held(request.spec, request.prompt, request.certain_tokens)
 
     def _held(self, request: Request) -> int:
         assert request.row is not None
@@ -114,6 +116,11 @@ class Scheduler:
         return sum(
             self._needs.growth(one.spec, one.prompt, one.cached, new, self._held(one))
             for one, new in work.computed()
+        )
+
+    def _shrinks(self, work: Work) -> bool:
+        return any(
+            self._held(one) > self._needs.held(one.spec, one.prompt, one.cached + 1) for one in work.decoding
         )
 
     def _preempt(self) -> None:

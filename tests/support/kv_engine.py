@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from backends.kvcompress.admission import Dynamic, Static
 from backends.kvcompress.attention import PagedAttention
 from backends.kvcompress.budgets import Shape
 from backends.kvcompress.contracts import KvStore
@@ -72,13 +73,21 @@ class Driven:
         return told
 
 
-def driven(model: Decoder, pages: int = 4000, chunk: int = 16, running: int = 8, **changes: Any) -> Driven:
+def driven(
+    model: Decoder,
+    pages: int = 4000,
+    chunk: int = 16,
+    running: int = 8,
+    dynamic: bool = False,
+    **changes: Any,
+) -> Driven:
     """With a pool of so many pages. changes: of the default KV setting."""
     page = TorchStore(LAYERS, HEADS, HEAD_DIM, 1 << 20, torch.float32, torch.device("cpu")).page_bytes
     store = TorchStore(LAYERS, HEADS, HEAD_DIM, pages * page, torch.float32, torch.device("cpu"))
     attention = PagedAttention(store, LAYERS, HEADS, model.rope)
     needs = Needs(store, Shape(LAYERS, HEADS), chunk)
-    scheduler = Scheduler(store, attention, needs, running, chunk)
+    admission = Dynamic(store, needs, attention) if dynamic else Static(store, needs)
+    scheduler = Scheduler(store, attention, needs, admission, running, chunk)
     config = EngineConfig(
         Path(), (VOCABULARY - 1,), "cpu", "f32", "f32", CONTEXT, running, pages * page, False, chunk, 1, 0
     )
