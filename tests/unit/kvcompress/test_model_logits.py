@@ -9,6 +9,7 @@ from transformers import AutoModelForCausalLM
 
 from backends.kvcompress.model.decoder import Decoder, load_decoder
 from backends.kvcompress.model.dense import DenseAttention
+from harness.core.errors import UsageError
 from harness.core.hf_layout import hf_folder
 from tests.support.model import embedded_model
 from tests.support.tiny_models import reference_logits, tiny_model, written
@@ -114,3 +115,27 @@ def test_a_flat_batch_is_each_request_alone(tmp_path: Path) -> None:
         for text, length in zip(texts, (11, 13, 21), strict=True)
     ]
     assert_close(logits, torch.stack([alone[0], alone[2], alone[1]]))
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
+def test_another_device_computes_in_bfloat16_and_answers_in_float32(family: str, tmp_path: Path) -> None:
+    """On PyTorch's device without storage: every operand is where the others are, and of their type."""
+    decoder = load_decoder(written(tiny_model(family), tmp_path), "meta")
+    seen: list[torch.dtype] = []
+
+    def attention(
+        layer: int, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor
+    ) -> torch.Tensor:
+        seen.extend((queries.dtype, keys.dtype, values.dtype))
+        return queries
+
+    ids = torch.zeros(5, dtype=torch.int64, device="meta")
+    hidden = decoder.forward(ids, ids, attention, ids[:2])
+    assert {*seen} == {torch.bfloat16} and len(seen) == 3 * decoder.config.layers
+    logits = decoder.logits(hidden)
+    assert (logits.dtype, logits.shape, logits.device.type) == (torch.float32, (2, 97), "meta")
+
+
+def test_int8_is_refused_where_it_is_not_computed(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="weight_dtype=null"):
+        load_decoder(written(tiny_model("llama"), tmp_path), "meta", "int8")
