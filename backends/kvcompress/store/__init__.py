@@ -3,9 +3,12 @@
 paged      what the engine calls (`PagedStore`)
 layout     where everything lies in a page
 pages      the free list, and the lists of pages of each head
-decode     attention of one token: scores, softmax, weighted sum
+rows       how one request's slots are stored
+groups     pages whose slots share scales
+decode     attention of one token: scores (`scores`), softmax, weighted sum (`sums`)
 slots, packing   appended, dropped, read back; quantised; encode: one vector of them
-codecs, products, simd, turning, memory, static   what those are written in
+scales     where a slot's scales lie
+codecs, products, simd, turning, memory, static, inner   what those are written in
 compiled   compiled once for each layout, and cached
 """
 

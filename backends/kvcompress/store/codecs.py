@@ -15,16 +15,17 @@ from backends.kvcompress.quant.codebook import gaussian_levels
 from backends.kvcompress.store.layout import LANES, Layout
 from backends.kvcompress.store.simd import (
     INTS,
+    SHORTS,
     VECTOR,
     constant,
     f32x8,
+    from_bf16,
     load_from,
     pointer,
     tuple_of,
 )
 
 _BYTES = ir.VectorType(ir.IntType(8), LANES)
-_SHORTS = ir.VectorType(ir.IntType(16), LANES)
 _HALVES = ir.VectorType(ir.HalfType(), LANES)
 _HAS_PERMUTE = binding.get_host_cpu_features().get("avx2", False)
 Where = Callable[[Any, int], Any]  # (type to point at, rows beyond the first) -> address
@@ -51,12 +52,7 @@ def _f32(builder: Any, layout: Layout, where: Where) -> list[Any]:
 
 
 def _bf16(builder: Any, layout: Layout, where: Where) -> list[Any]:
-    return [from_bf16(builder, load_from(builder, where(_SHORTS, 0)))]
-
-
-def from_bf16(builder: Any, shorts: Any) -> Any:
-    """bfloat16 is the upper half of a float."""
-    return builder.bitcast(builder.shl(builder.zext(shorts, INTS), constant(16, INTS)), VECTOR)
+    return [from_bf16(builder, load_from(builder, where(SHORTS, 0)))]
 
 
 def _int8(builder: Any, layout: Layout, where: Where) -> list[Any]:
@@ -65,9 +61,9 @@ def _int8(builder: Any, layout: Layout, where: Where) -> list[Any]:
 
 def _fp8(builder: Any, layout: Layout, where: Where) -> list[Any]:
     """Shifted by one, an e4m3 is a half whose exponent counts from 15 instead of 7: 2**8 too small."""
-    wide = builder.zext(load_from(builder, where(_BYTES, 0)), _SHORTS)
-    sign = builder.shl(builder.and_(wide, constant(0x80, _SHORTS)), constant(8, _SHORTS))
-    rest = builder.shl(builder.and_(wide, constant(0x7F, _SHORTS)), constant(7, _SHORTS))
+    wide = builder.zext(load_from(builder, where(_BYTES, 0)), SHORTS)
+    sign = builder.shl(builder.and_(wide, constant(0x80, SHORTS)), constant(8, SHORTS))
+    rest = builder.shl(builder.and_(wide, constant(0x7F, SHORTS)), constant(7, SHORTS))
     half = builder.bitcast(builder.or_(sign, rest), _HALVES)
     return [builder.fmul(builder.fpext(half, VECTOR), constant(256.0))]
 
@@ -184,15 +180,3 @@ def unpack_values(typing: Any, layout: Any, count: Any, pool: Any, value: Any, c
         return tuple_of(context, builder, vectors)
 
     return types.UniTuple(f32x8, form.parts * blocks)(layout, count, pool, types.intp, types.intp), emit
-
-
-@intrinsic
-def load_bf16(typing: Any, pool: Any, at: Any) -> Any:
-    """Eight bfloat16 that begin at a byte of the pool."""
-
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return from_bf16(
-            builder, load_from(builder, pointer(context, builder, pool, args[0], args[1], _SHORTS))
-        )
-
-    return f32x8(pool, types.intp), emit

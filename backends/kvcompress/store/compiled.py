@@ -1,3 +1,4 @@
+# mypy: allow-untyped-defs
 """The functions that Python calls, compiled once for each layout and kept in the harness's cache folder."""
 
 import hashlib
@@ -10,40 +11,47 @@ import numpy as np
 
 from backends.kvcompress.quant.rotation import can_rotate, signs
 from backends.kvcompress.store import decode, packing, slots
-from backends.kvcompress.store.layout import RowLayout
+from backends.kvcompress.store.rows import RowLayout
 from harness.core.cache import cache_root
 
 
 def _use_cache_folder() -> None:
-    """numba looks at one file's age only; here a change of any file is another folder."""
+    """For what is decorated next. numba looks at one file's age only; here a change of any file is another folder."""
     digest = hashlib.sha256()
     package = Path(__file__).parent
-    for file in sorted([*package.glob("*.py"), *(package.parent / "quant").glob("*.py")]):
+    tables = [package.parent / "quant" / name for name in ("codebook.py", "rotation.py")]
+    for file in [*sorted(package.glob("*.py")), *tables]:
         digest.update(file.read_bytes())
     numba.config.CACHE_DIR = str(cache_root() / "numba" / digest.hexdigest()[:16])
 
 
 @lru_cache
 def attend_kernel(config: RowLayout) -> Any:
-    """attend(pool, following, book, layer, rows, queries, decay, out, scratch) -> whether scratch was large enough.
+    """attend(pool, following, book, layer, rows, queries, decay, out, scratch) -> floats of scratch memory that it
+    needs: more than there are, and nothing was done.
 
     Compiled on the first call for each layout, or read from the cache. See `decode.attend_head`.
     """
+    _use_cache_folder()
     turning = rotation_signs(config.dim) if config.rotate else np.zeros(0, np.float32)
 
-    @numba.njit(cache=True)
-    def attend(pool, following, book, layer, rows, queries, decay, out, scratch):  # type: ignore[no-untyped-def]
+    @numba.njit(cache=True, no_cfunc_wrapper=True, error_model="numpy")
+    def attend(pool, following, book, layer, rows, queries, decay, out, scratch):
+        needed = 0
+        for row in rows:
+            for head in range(config.heads):
+                needed = max(needed, decode.scratch_needed(config, book[row, layer, head]))
+        if needed > len(scratch):
+            return needed
         for request in range(len(rows)):
             for head in range(config.heads):
                 first = head * config.group
-                enough = decode.attend_head(
+                decode.attend_head(
                     config, pool, following, book[rows[request], layer, head],
                     queries[request, first : first + config.group], turning, decay[request],
                     out[request, first : first + config.group], scratch,
                 )  # fmt: skip
-                if not enough:
-                    return False
-        return True
+        return needed
 
     return attend
 
@@ -54,9 +62,9 @@ def rotation_signs(dim: int) -> np.ndarray:
 
 
 _use_cache_folder()
-append = numba.njit(cache=True)(slots.append_tokens.py_func)
-keep = numba.njit(cache=True)(slots.keep_slots.py_func)
-read = numba.njit(cache=True)(slots.read_slots.py_func)
-pack = numba.njit(cache=True)(packing.pack_slots.py_func)
-add_given = numba.njit(cache=True)(slots.add_given.py_func)
-move_keys = numba.njit(cache=True)(slots.move_keys.py_func)
+append = numba.njit(cache=True, no_cfunc_wrapper=True, error_model="numpy")(slots.append_tokens.py_func)
+keep = numba.njit(cache=True, no_cfunc_wrapper=True, error_model="numpy")(slots.keep_slots.py_func)
+read = numba.njit(cache=True, no_cfunc_wrapper=True, error_model="numpy")(slots.read_slots.py_func)
+pack = numba.njit(cache=True, no_cfunc_wrapper=True, error_model="numpy")(packing.pack_slots.py_func)
+add_given = numba.njit(cache=True, no_cfunc_wrapper=True, error_model="numpy")(slots.add_given.py_func)
+move_keys = numba.njit(cache=True, no_cfunc_wrapper=True, error_model="numpy")(slots.move_keys.py_func)

@@ -1,9 +1,10 @@
+# mypy: allow-untyped-defs
 """One vector quantised to the bytes of a slot, and read back: what `quant.formats` says, in compiled code."""
 
 import numpy as np
-from numba import njit
 
 from backends.kvcompress.quant.codebook import gaussian_levels
+from backends.kvcompress.store.inner import inlined
 from backends.kvcompress.store.layout import TABLES
 from backends.kvcompress.store.memory import bits_of, of_bf16, peek, poke, to_bf16, to_bf16_below
 
@@ -34,8 +35,8 @@ _VALUES = np.array(
 )
 
 
-@njit
-def to_e4m3(number):  # type: ignore[no-untyped-def]
+@inlined
+def to_e4m3(number):
     """The nearest 8-bit float, ties to even, at most 448: its byte."""
     sign = np.int64(bits_of(number) >> np.uint32(31)) << 7
     size = np.minimum(np.abs(number), np.float32(448))
@@ -44,30 +45,41 @@ def to_e4m3(number):  # type: ignore[no-untyped-def]
     return sign | (((exponent + 6) << 3) + steps)
 
 
-@njit
-def fit_scale(layout, vector):  # type: ignore[no-untyped-def]
-    """bfloat16 scale and zero (bits) of one vector by itself."""
-    low = high = vector[0]
-    largest = squares = np.float32(0)
-    for i in range(layout.dim):
-        low, high = min(low, vector[i]), max(high, vector[i])
-        largest = max(largest, abs(vector[i]))
-        squares += vector[i] * vector[i]
+@inlined
+def forget(measured):
+    """Begin to measure: float32 [5] of lowest, highest, largest, sum of squares, count."""
+    measured[0], measured[1] = np.inf, -np.inf
+    measured[2] = measured[3] = measured[4] = 0
+
+
+@inlined
+def measure(number, measured):
+    """Take part in a scale."""
+    measured[0] = min(measured[0], number)
+    measured[1] = max(measured[1], number)
+    measured[2] = max(measured[2], np.abs(number))
+    measured[3] += number * number
+    measured[4] += 1
+
+
+@inlined
+def scale_of(layout, measured):
+    """bfloat16 scale and zero (bits) for what was measured."""
     zero = np.uint16(0)
     if layout.codebook:
-        scale = to_bf16(np.float32(np.sqrt(squares / np.float32(layout.dim))))
+        scale = to_bf16(np.float32(np.sqrt(measured[3] / measured[4])))
     elif layout.zeros:
-        zero = to_bf16_below(low)
-        scale = to_bf16((high - of_bf16(zero)) / np.float32(2**layout.bits - 1))
+        zero = to_bf16_below(measured[0])
+        scale = to_bf16((measured[1] - of_bf16(zero)) / np.float32(2**layout.bits - 1))
     elif layout.float8:
-        scale = to_bf16(largest / np.float32(448))
+        scale = to_bf16(measured[2] / np.float32(448))
     else:
-        scale = to_bf16(largest / np.float32(127))
+        scale = to_bf16(measured[2] / np.float32(127))
     return scale, zero
 
 
-@njit
-def _code(layout, number):  # type: ignore[no-untyped-def]
+@inlined
+def _code(layout, number):
     """Of a value that its scale and zero were taken from."""
     if layout.codebook:
         code = 0
@@ -83,9 +95,12 @@ def _code(layout, number):  # type: ignore[no-untyped-def]
     return np.int64(min(max(np.rint(number), np.float32(0)), np.float32(2**layout.bits - 1)))
 
 
-@njit
-def encode(layout, vector, scale, zero, target):  # type: ignore[no-untyped-def]
-    """The bytes of a slot's value (a key's before they are spread) into target: uint8 [value_bytes]."""
+@inlined
+def encode(layout, vector, steps, offsets, target):
+    """The bytes of a slot's value (a key's before they are spread) into target: uint8 [value_bytes].
+
+    vector, steps, offsets: float32 [dim]; the latter two are not read where values are stored as floats.
+    """
     if layout.bits == 32:
         for i in range(layout.width):
             poke(target, 4 * i, vector[i] if i < layout.dim else np.float32(0))
@@ -96,11 +111,10 @@ def encode(layout, vector, scale, zero, target):  # type: ignore[no-untyped-def]
         return
     for i in range(layout.value_bytes):
         target[i] = 0
-    step, offset = of_bf16(scale), of_bf16(zero)
     for i in range(layout.dim):
         code = np.int64(0)
-        if step > 0:
-            code = _code(layout, (vector[i] - offset) / step)
+        if steps[i] > 0:
+            code = _code(layout, (vector[i] - offsets[i]) / steps[i])
         elif layout.codebook:
             code = _code(layout, np.float32(0))
         if layout.bits == 3:
@@ -111,8 +125,8 @@ def encode(layout, vector, scale, zero, target):  # type: ignore[no-untyped-def]
             target[i % layout.rows] |= code << (i // layout.rows * layout.bits)
 
 
-@njit
-def decode(layout, source, at, scale, zero, vector):  # type: ignore[no-untyped-def]
+@inlined
+def decode(layout, source, at, steps, offsets, vector):
     """A slot's value, whose bytes begin at `at`, into vector: float32 [dim]."""
     if layout.bits == 32:
         for i in range(layout.dim):
@@ -122,7 +136,6 @@ def decode(layout, source, at, scale, zero, vector):  # type: ignore[no-untyped-
         for i in range(layout.dim):
             vector[i] = of_bf16(peek(source, at + 2 * i, np.uint16))
         return
-    step, offset = of_bf16(scale), of_bf16(zero)
     values = _VALUES[layout.table]
     quarter, eighth, mask = layout.width // 4, layout.width // 8, 2**layout.bits - 1
     for i in range(layout.dim):
@@ -131,4 +144,4 @@ def decode(layout, source, at, scale, zero, vector):  # type: ignore[no-untyped-
             code = low | (source[at + quarter + i % eighth] >> (i // eighth) & 1) << 2
         else:
             code = source[at + i % layout.rows] >> (i // layout.rows * layout.bits) & mask
-        vector[i] = values[code] * step + offset
+        vector[i] = values[code] * steps[i] + offsets[i]

@@ -10,11 +10,8 @@ the register: unpacking is a shift and a mask, with nothing to reorder.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from math import gcd
 
-import numpy as np
-
-from backends.kvcompress.spec import BITS, KvSpec
 from backends.kvcompress.store.static import static
 
 LANES = 8
@@ -27,16 +24,16 @@ _PARTS = {32: 1, 16: 1, 8: 1, 4: 2, 3: 8, 2: 4}
 @dataclass(frozen=True)
 class Layout:
     """One format. codec: how a value is read (see `codecs`). dim: values of a head; width: with padding to whole
-    registers. key_scale, value_scale: what shares one ("none", "slot"). zeros: whether an offset lies behind each
-    scale. has_attention: whether slots carry their attention sum. position_bytes: 2 or 4. queries: query heads that
-    are computed together.
+    registers. sharing: what shares a scale: "none" (there is none), "tensor", "slot", "group" (of `share` values of a
+    slot), "channel" (of `share` slots), "kivi". zeros: whether an offset goes with each scale. has_attention: whether
+    slots carry their attention sum. position_bytes: 2 or 4. queries: query heads that are computed together.
     """
 
     codec: str
     bits: int
     dim: int
-    key_scale: str
-    value_scale: str
+    sharing: str
+    share: int
     zeros: bool
     has_attention: bool
     position_bytes: int
@@ -96,9 +93,6 @@ class Layout:
         """Bytes of the value of one slot."""
         return self.width * self.bits // 8
 
-    def _scale_bytes(self, kind: str) -> int:
-        return (4 if self.zeros else 2) if kind == "slot" else 0
-
     @property
     def codebook(self) -> bool:
         """Lloyd-Max levels."""
@@ -115,25 +109,88 @@ class Layout:
         return -1 if self.bits > 8 else TABLES.index(self.codec if self.codec in TABLES else "even")
 
     @property
-    def scaled_keys(self) -> bool:
-        """Whether each key has a scale of its own."""
-        return self.key_scale == "slot"
+    def by_tensor(self) -> bool:
+        """One scale for keys and one for values of all the row's heads in a layer; it lies in the book."""
+        return self.sharing == "tensor"
 
     @property
-    def scaled_values(self) -> bool:
-        """Whether each value has a scale of its own."""
-        return self.value_scale == "slot"
+    def by_tokens(self) -> bool:
+        """Slots share scales, which lie in blocks of their page: slots are dropped by marking them."""
+        return self.sharing in ("channel", "kivi")
 
     @property
-    def slot_bytes(self) -> int:
-        """Everything a slot takes."""
-        scales = self._scale_bytes(self.key_scale) + self._scale_bytes(self.value_scale)
-        return 2 * self.value_bytes + scales + self.position_bytes + 4 * self.has_attention
+    def channel_values(self) -> bool:
+        """Whether blocks hold scales of the values' channels as well."""
+        return self.sharing == "channel"
+
+    @property
+    def scale_bytes(self) -> int:
+        """Of a scale and its zero."""
+        return 4 if self.zeros else 2
+
+    @property
+    def key_groups(self) -> int:
+        """Scales that each slot has for its key."""
+        return {"slot": 1, "group": self.dim // self.share}.get(self.sharing, 0)
+
+    @property
+    def value_groups(self) -> int:
+        """Scales that each slot has for its value."""
+        return 1 if self.sharing == "kivi" else self.key_groups
+
+    @property
+    def weight_groups(self) -> int:
+        """Kinds of weights that a slot's value is multiplied with: one for each of its scales."""
+        return max(1, self.value_groups)
+
+    @property
+    def scaled_weights(self) -> bool:
+        """Whether weights take in scales before they meet the values."""
+        return self.by_tensor or self.value_groups > 0
+
+    @property
+    def group_dims(self) -> int:
+        """Values of a slot that share a scale; all of them where it is one."""
+        return self.share if self.sharing == "group" else self.width
+
+    @property
+    def scale_rows(self) -> int:
+        """Key rows after which another of the slot's scales begins to matter."""
+        return gcd(self.key_rows, self.group_dims)
+
+    @property
+    def group_chunks(self) -> int:
+        """Chunks of the slots that share the scales of their channels."""
+        return -(-self.share // LANES)
+
+    @property
+    def block_bytes(self) -> int:
+        """Scales of all channels, of keys and, with "channel", of values."""
+        return self.scale_bytes * self.dim * (1 + self.channel_values) if self.by_tokens else 0
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Everything that eight slots take, and the number of their block."""
+        scales = self.scale_bytes * (self.key_groups + self.value_groups)
+        slot = 2 * self.value_bytes + scales + self.position_bytes + 4 * self.has_attention
+        return LANES * slot + self.by_tokens
+
+    @property
+    def page_blocks(self) -> int:
+        """Blocks in a page: as many as let most of its chunks be used, wherever in a group the page begins."""
+        if not self.by_tokens:
+            return 0
+        most = self.page_bytes // (self.block_bytes + self.chunk_bytes)
+        return max(range(1, max(1, most) + 1), key=lambda n: (self._usable(n), -n))
+
+    def _usable(self, blocks: int) -> int:
+        whole = (self.page_bytes - blocks * self.block_bytes) // self.chunk_bytes
+        return min(whole, blocks * self.group_chunks, max(1, (blocks - 1) * self.group_chunks + 1))
 
     @property
     def slots(self) -> int:
         """Of one page; 0 where not even eight fit."""
-        return self.page_bytes // (LANES * self.slot_bytes) * LANES
+        return (self.page_bytes - self.page_blocks * self.block_bytes) // self.chunk_bytes * LANES
 
     @property
     def values_at(self) -> int:
@@ -152,89 +209,20 @@ class Layout:
 
     @property
     def key_scales_at(self) -> int:
-        """Offset of the keys' bfloat16 scales; their zeros follow."""
+        """Offset of the slots' bfloat16 scales of keys, [groups, slots]; their zeros follow."""
         return self.positions_at + self.position_bytes * self.slots
 
     @property
     def value_scales_at(self) -> int:
-        """Offset of the values' bfloat16 scales; their zeros follow."""
-        return self.key_scales_at + self._scale_bytes(self.key_scale) * self.slots
-
-
-_NUMBERS = (
-    "bits", "dim", "zeros", "has_attention", "position_bytes", "page_bytes", "size", "rows", "width", "key_chunk",
-    "value_bytes", "slots", "values_at", "attention_at", "positions_at", "key_scales_at", "value_scales_at",
-    "codebook", "float8", "table", "scaled_keys",
-)  # fmt: skip
-RECORD = np.dtype([(name, np.int64) for name in (*_NUMBERS, "rotate")])
-
-
-def as_record(layout: Layout, rotate: bool) -> np.ndarray:
-    """For the functions that are compiled once for all layouts."""
-    return np.array((*(int(getattr(layout, name)) for name in _NUMBERS), int(rotate)), dtype=RECORD)
-
-
-@static
-@dataclass(frozen=True)
-class RowLayout:
-    """How the slots of one request are stored. heads: KV heads; group: query heads of each.
-
-    has_packed: whether slots can be packed at all (else `packed` is never used). rotate: whether packed heads are
-    rotated.
-    """
-
-    heads: int
-    group: int
-    exact: Layout
-    packed: Layout
-    has_packed: bool
-    rotate: bool
+        """Offset of the slots' bfloat16 scales of values, [groups, slots]; their zeros follow."""
+        return self.key_scales_at + self.scale_bytes * self.key_groups * self.slots
 
     @property
-    def dim(self) -> int:
-        """Values of a head."""
-        return self.exact.dim
+    def blocks_at(self) -> int:
+        """Offset of the blocks: scales of the keys' channels, their zeros, then the values'."""
+        return self.value_scales_at + self.scale_bytes * self.value_groups * self.slots
 
     @property
-    def width(self) -> int:
-        """Floats that a vector of a head takes in scratch memory."""
-        return max(self.exact.width, self.packed.width)
-
-    @property
-    def page_slots(self) -> int:
-        """Most slots of a page."""
-        return max(self.exact.slots, self.packed.slots)
-
-    @property
-    def scratch(self) -> int:
-        """Floats that one thread needs beside its scores."""
-        return self.group * (4 * self.width + self.page_slots + 2)
-
-
-def _together(group: int) -> int:
-    """Query heads that are computed together, of `group` that read the same KV head."""
-    return group if group <= 4 else max((n for n in (2, 3, 4) if group % n == 0), default=group)
-
-
-def page_bytes(dim: int, position_bytes: int) -> int:
-    """64 slots of 4-bit codes with one scale for key and value: at most a tenth of it is lost to any usual format."""
-    return 64 * (dim + 4 + position_bytes)
-
-
-def row_layout(
-    spec: KvSpec, heads: int, group: int, dim: int, exact: str, has_attention: bool, position_bytes: int
-) -> RowLayout:
-    """Of a request; exact: "f32" or "bf16"."""
-    common: dict[str, Any] = {
-        "dim": dim, "has_attention": has_attention, "position_bytes": position_bytes,
-        "page_bytes": page_bytes(dim, position_bytes), "queries": _together(group),
-    }  # fmt: skip
-    plain = Layout(
-        exact, 32 if exact == "f32" else 16, key_scale="none", value_scale="none", zeros=False, **common
-    )
-    if spec.quant == "none":
-        return RowLayout(heads, group, plain, plain, False, False)
-    codec = f"codebook{BITS[spec.quant]}" if spec.codebook else spec.quant
-    zeros = codec in ("int4", "int3", "int2")
-    packed = Layout(codec, BITS[spec.quant], key_scale="slot", value_scale="slot", zeros=zeros, **common)
-    return RowLayout(heads, group, plain, packed, True, spec.rotate)
+    def block_numbers_at(self) -> int:
+        """Offset of one byte for each chunk: which block its slots use."""
+        return self.blocks_at + self.page_blocks * self.block_bytes

@@ -1,12 +1,14 @@
+# mypy: allow-untyped-defs
 """Numbers at any byte of the pool, and the place of a slot's parts in a page."""
 
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
+from backends.kvcompress.store.inner import inlined
 from backends.kvcompress.store.layout import LANES
 from backends.kvcompress.store.simd import load_from, pointer
 
@@ -56,8 +58,8 @@ def float_of(typing: Any, bits: Any) -> Any:
     return types.float32(types.uint32), emit
 
 
-@njit
-def to_bf16(number):  # type: ignore[no-untyped-def]
+@inlined
+def to_bf16(number):
     """Rounded to the nearest bfloat16, ties to even: uint16."""
     bits = bits_of(number)
     if bits & np.uint32(0x7FFFFFFF) > np.uint32(0x7F800000):
@@ -65,8 +67,8 @@ def to_bf16(number):  # type: ignore[no-untyped-def]
     return np.uint16((bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16))
 
 
-@njit
-def to_bf16_below(number):  # type: ignore[no-untyped-def]
+@inlined
+def to_bf16_below(number):
     """The largest bfloat16 that is not above a finite number: uint16."""
     bits = bits_of(number)
     if bits >> np.uint32(31):
@@ -74,26 +76,26 @@ def to_bf16_below(number):  # type: ignore[no-untyped-def]
     return np.uint16(bits >> np.uint32(16))
 
 
-@njit
-def of_bf16(short):  # type: ignore[no-untyped-def]
+@inlined
+def of_bf16(short):
     """uint16 bits as float32."""
     return float_of(np.uint32(short) << np.uint32(16))
 
 
-@njit
-def key_at(layout, page, slot):  # type: ignore[no-untyped-def]
+@inlined
+def key_at(layout, page, slot):
     """First byte of a slot's key; the next code lies LANES * size bytes on. page: its first byte."""
     return page + slot // LANES * layout.key_chunk + slot % LANES * layout.size
 
 
-@njit
-def value_at(layout, page, slot):  # type: ignore[no-untyped-def]
+@inlined
+def value_at(layout, page, slot):
     """First byte of a slot's value, which is contiguous."""
     return page + layout.values_at + slot * layout.value_bytes
 
 
-@njit
-def position_of(layout, pool, page, slot):  # type: ignore[no-untyped-def]
+@inlined
+def position_of(layout, pool, page, slot):
     """Of a slot's token in its request."""
     at = page + layout.positions_at + slot * layout.position_bytes
     if layout.position_bytes == 2:
@@ -101,8 +103,8 @@ def position_of(layout, pool, page, slot):  # type: ignore[no-untyped-def]
     return np.int64(peek(pool, at, np.uint32))
 
 
-@njit
-def set_position(layout, pool, page, slot, position):  # type: ignore[no-untyped-def]
+@inlined
+def set_position(layout, pool, page, slot, position):
     """Of a slot's token in its request."""
     at = page + layout.positions_at + slot * layout.position_bytes
     if layout.position_bytes == 2:
@@ -111,23 +113,36 @@ def set_position(layout, pool, page, slot, position):  # type: ignore[no-untyped
         poke(pool, at, np.uint32(position))
 
 
-@njit
-def attention_of(layout, pool, page, slot):  # type: ignore[no-untyped-def]
+@inlined
+def is_dead(layout, pool, page, slot):
+    """Whether a slot of a page whose slots share scales holds nothing any more."""
+    dead = 0xFFFF if layout.position_bytes == 2 else 0xFFFFFFFF
+    return layout.by_tokens and position_of(layout, pool, page, slot) == dead
+
+
+@inlined
+def kill(layout, pool, page, slot):
+    """Let it hold nothing."""
+    set_position(layout, pool, page, slot, 0xFFFF if layout.position_bytes == 2 else 0xFFFFFFFF)
+
+
+@inlined
+def attention_of(layout, pool, page, slot):
     """What the slot was given; 0 where none is recorded."""
     if layout.has_attention:
         return peek(pool, page + layout.attention_at + 4 * slot, np.float32)
     return np.float32(0)
 
 
-@njit
-def set_attention(layout, pool, page, slot, given):  # type: ignore[no-untyped-def]
+@inlined
+def set_attention(layout, pool, page, slot, given):
     """Nothing where none is recorded."""
     if layout.has_attention:
         poke(pool, page + layout.attention_at + 4 * slot, np.float32(given))
 
 
-@njit
-def copy_key(layout, source, start, target, end):  # type: ignore[no-untyped-def]
+@inlined
+def copy_key(layout, source, start, target, end):
     """Bytes of a key from one place of the pool to another, both in strides."""
     stride = LANES * layout.size
     for code in range(layout.value_bytes // layout.size):
@@ -135,15 +150,15 @@ def copy_key(layout, source, start, target, end):  # type: ignore[no-untyped-def
             target[end + code * stride + byte] = source[start + code * stride + byte]
 
 
-@njit
-def copy_value(layout, source, start, target, end):  # type: ignore[no-untyped-def]
+@inlined
+def copy_value(layout, source, start, target, end):
     """Bytes of a value from one place to another."""
     for byte in range(layout.value_bytes):
         target[end + byte] = source[start + byte]
 
 
-@njit
-def gather_key(layout, pool, start, target):  # type: ignore[no-untyped-def]
+@inlined
+def gather_key(layout, pool, start, target):
     """A key as contiguous bytes, as a value lies."""
     stride = LANES * layout.size
     for code in range(layout.value_bytes // layout.size):
@@ -151,8 +166,8 @@ def gather_key(layout, pool, start, target):  # type: ignore[no-untyped-def]
             target[code * layout.size + byte] = pool[start + code * stride + byte]
 
 
-@njit
-def scatter_key(layout, source, pool, start):  # type: ignore[no-untyped-def]
+@inlined
+def scatter_key(layout, source, pool, start):
     """The inverse of `gather_key`."""
     stride = LANES * layout.size
     for code in range(layout.value_bytes // layout.size):

@@ -10,8 +10,10 @@ from backends.kvcompress.contracts import PoolFull, Slots
 from backends.kvcompress.quant.slots import check_layout
 from backends.kvcompress.spec import KvSpec
 from backends.kvcompress.store import compiled
-from backends.kvcompress.store.layout import LANES, RECORD, RowLayout, as_record, page_bytes, row_layout
-from backends.kvcompress.store.pages import COUNT, EXACT, PACKED
+from backends.kvcompress.store.groups import most_pages
+from backends.kvcompress.store.layout import LANES
+from backends.kvcompress.store.pages import COUNT, EXACT, FIELDS, LIVE, PACKED, UNSET
+from backends.kvcompress.store.rows import RECORD, RowLayout, as_record, page_bytes, row_layout
 from harness.core.errors import UsageError
 
 
@@ -54,7 +56,7 @@ class PagedStore:
         self._free = np.arange(self.pages - 1, -1, -1, dtype=np.int32)
         self._counters = np.zeros(1 + max_rows, dtype=np.int64)
         self._counters[0] = self.pages
-        self._book = np.zeros((max_rows, layers, heads, 2, 3), dtype=np.int32)
+        self._book = np.zeros((max_rows, layers, heads, 2, FIELDS), dtype=np.int32)
         self._open: dict[int, tuple[RowLayout, Any]] = {}
         self._layouts = np.zeros((max_rows, 2), dtype=RECORD)
         self._signs = compiled.rotation_signs(head_dim)
@@ -66,13 +68,11 @@ class PagedStore:
         """How slots of a request are stored; raises UsageError where heads of this size cannot be packed so."""
         heads, group, head_dim = self._shape
         check_layout(spec, head_dim)
-        if spec.quant != "none" and spec.granularity != "token_head":
-            raise UsageError(
-                f"This store does not pack with kv.granularity={spec.granularity}. Use token_head."
-            )
-        return row_layout(
+        layout = row_layout(
             spec, heads, group, head_dim, self._exact_dtype, self._has_attention(spec), self._position_bytes
         )
+        _check(spec, layout)
+        return layout
 
     def open(self, spec: KvSpec) -> int:
         """Raises PoolFull where all rows are taken."""
@@ -81,12 +81,10 @@ class PagedStore:
             raise PoolFull
         row = self._unused.pop()
         self._open[row] = (layout, compiled.attend_kernel(layout))
-        self._layouts[row, EXACT] = as_record(layout.exact, False)
-        self._layouts[row, PACKED] = as_record(layout.packed, layout.rotate)
-        self._book[row, ..., :COUNT] = -1
-        needed = layout.scratch + layout.group * (self._longest + 2 * LANES)
-        if len(self._scratch) < needed:
-            self._scratch = np.zeros(needed, dtype=np.float32)
+        self._layouts[row, EXACT] = as_record(layout.exact, False, False)
+        self._layouts[row, PACKED] = as_record(layout.packed, layout.rotate, spec.granularity == "token")
+        self._book[row] = UNSET
+        self._book[row, ..., COUNT : LIVE + 1] = 0
         return row
 
     def close(self, row: int) -> None:
@@ -104,7 +102,7 @@ class PagedStore:
     def pages_for(self, spec: KvSpec, exact: int, packed: int) -> int:
         """Most pages that one (layer, head) of a request takes for so many slots of each kind."""
         layout = self.layout_of(spec)
-        return -(-exact // layout.exact.slots) + (-(-packed // layout.packed.slots))
+        return -(-exact // layout.exact.slots) + most_pages(layout.packed, packed, spec.evict != "none")
 
     def append(
         self,
@@ -136,11 +134,12 @@ class PagedStore:
 
     def _attend(self, kernel: Any, layer: int, *arrays: Any) -> None:
         rows, queries, decay, out = arrays
-        enough = kernel(
+        needed = kernel(
             self._pool, self._following, self._book, layer, rows, queries, decay, out, self._scratch
         )
-        if not enough:
-            raise ValueError(f"a row holds more slots than the context of {self._longest} tokens")
+        if needed > len(self._scratch):
+            self._scratch = np.zeros(needed + needed // 4, dtype=np.float32)
+            self._attend(kernel, layer, *arrays)
 
     def _by_kernel(self, rows: np.ndarray) -> list[tuple[Any, np.ndarray | None]]:
         """Which rows (None: all) go through which kernel."""
@@ -195,7 +194,7 @@ class PagedStore:
 
     def counts(self, layer: int, row: int) -> torch.Tensor:
         """Live slots of each KV head: int64 [H]."""
-        return torch.from_numpy(self._book[row, layer, :, :, COUNT].sum(axis=1, dtype=np.int64))
+        return torch.from_numpy(self._book[row, layer, :, :, LIVE].sum(axis=1, dtype=np.int64))
 
     def held_pages(self, row: int) -> int:
         """Pages that the row takes."""
@@ -220,3 +219,12 @@ class PagedStore:
 
 def _floats(tensor: torch.Tensor) -> np.ndarray:
     return tensor.to(torch.float32).contiguous().numpy()
+
+
+def _check(spec: KvSpec, layout: RowLayout) -> None:
+    if spec.quant != "none" and spec.granularity == "group" and spec.group % LANES:
+        raise UsageError(f"kv.group={spec.group} is not a multiple of {LANES}. Choose one that is.")
+    if layout.packed.slots < LANES or layout.exact.slots < LANES:
+        raise UsageError(
+            f"kv.quant={spec.quant} with kv.granularity={spec.granularity} does not fit heads so small."
+        )

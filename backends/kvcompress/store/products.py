@@ -9,8 +9,10 @@ from numba.extending import intrinsic
 from backends.kvcompress.store.layout import LANES, Layout
 from backends.kvcompress.store.simd import (
     FLOAT,
+    SHORTS,
     VECTOR,
     f32x8,
+    from_bf16,
     load_from,
     members,
     multiply_add,
@@ -42,24 +44,73 @@ def add_products(typing: Any, layout: Any, sums: Any, keys: Any, queries: Any, a
 
 
 @intrinsic
-def add_weighted(typing: Any, sums: Any, values: Any, weights: Any, at: Any, apart: Any) -> Any:
-    """sums[q * n + i] += weights[at + q * apart] * values[i], for the n vectors of one slot's value."""
-    per_query = values.count
+def add_weighted(
+    typing: Any, layout: Any, sums: Any, values: Any, column: Any, weights: Any, at: Any, apart: Any
+) -> Any:
+    """sums[q * n + i] += weights[at + q * apart + g * slots] * values[i], for the n vectors of one slot's value from
+    `column` on (see `unpack_values`), g being which of the slot's scales the vector's dims share."""
+    form, per_query = layout.value, values.count
+    blocks = per_query // form.parts
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        total, unpacked, array, first, stride = args
+        _, total, unpacked, begin, array, first, stride = args
         totals, vectors = members(builder, total, sums.count), members(builder, unpacked, per_query)
-        for query in range(sums.count // per_query):
+
+        def weight(query: int, vector: int) -> Any:
             index = builder.add(first, builder.mul(stride, ir.Constant(stride.type, query)))
-            weight = spread(
+            if form.value_groups > 1:
+                dim = vector // blocks * form.rows + vector % blocks * LANES
+                index = builder.add(index, _scale_index(builder, form, begin, dim, form.slots))
+            return spread(
                 builder, load_from(builder, pointer(context, builder, weights, array, index, FLOAT))
             )
+
+        for query in range(sums.count // per_query):
+            of_query = None if form.value_groups > 1 else weight(query, 0)
             for i, vector in enumerate(vectors):
                 place = query * per_query + i
-                totals[place] = multiply_add(builder, weight, vector, totals[place])
+                chosen = weight(query, i) if of_query is None else of_query
+                totals[place] = multiply_add(builder, chosen, vector, totals[place])
         return tuple_of(context, builder, totals)
 
-    return sums(sums, values, weights, types.intp, types.intp), emit
+    return sums(layout, sums, values, types.intp, weights, types.intp, types.intp), emit
+
+
+def _scale_index(builder: Any, form: Layout, begin: Any, dim: int, apart: int) -> Any:
+    """apart * (which of a slot's scales dim `begin + dim` uses); padding uses the last."""
+    kind = begin.type
+    group = builder.udiv(builder.add(begin, ir.Constant(kind, dim)), ir.Constant(kind, form.group_dims))
+    last = ir.Constant(kind, form.value_groups - 1)
+    group = builder.select(builder.icmp_unsigned("<", group, last), group, last)
+    return builder.mul(group, ir.Constant(kind, apart))
+
+
+@intrinsic
+def load_key_scales(typing: Any, layout: Any, pool: Any, at: Any, row: Any) -> Any:
+    """What the vectors of `unpack_keys` at a row are multiplied with, for eight slots: from their first scales, which
+    begin at a byte of the pool."""
+    form = layout.value
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        found = []
+        for part in range(form.key_parts):
+            index = _scale_index(builder, form, args[3], part * form.key_rows, 2 * form.slots)
+            where = pointer(context, builder, pool, args[1], builder.add(args[2], index), SHORTS)
+            found.append(from_bf16(builder, load_from(builder, where)))
+        return tuple_of(context, builder, found)
+
+    return types.UniTuple(f32x8, form.key_parts)(layout, pool, types.intp, types.intp), emit
+
+
+@intrinsic
+def scale_keys(typing: Any, keys: Any, scales: Any, offsets: Any) -> Any:
+    """keys * scales + offsets, vector by vector."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        each = zip(*(members(builder, value, keys.count) for value in args), strict=True)
+        return tuple_of(context, builder, [multiply_add(builder, *three) for three in each])
+
+    return keys(keys, scales, offsets), emit
 
 
 def _addresses(
@@ -111,8 +162,9 @@ def store_sums(
 def store_scores(
     typing: Any, layout: Any, products: Any, scale: Any, zero: Any, array: Any, sums: Any, at: Any, apart: Any
 ) -> Any:
-    """array[at + q * apart:] = the query's two halves added, times its slots' scales, plus their zeros times the sum
-    of the query (array[sums + q])."""
+    """array[at + q * apart:] = the query's two halves added, times the slots' scales, plus their zeros times the sum
+    of the query (array[sums + q]); of channels, whose scales the query has taken in, the sum is of its products with
+    their zeros."""
     form = layout.value
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -120,12 +172,15 @@ def store_scores(
         vectors = members(builder, halves, products.count)
         for query in range(products.count // 2):
             score = builder.fadd(vectors[2 * query], vectors[2 * query + 1])
-            if form.key_scale == "slot":
+            if form.key_groups == 1 or form.by_tensor:
                 score = builder.fmul(score, scales)
-            if form.key_scale == "slot" and form.zeros:
+            if form.zeros and form.key_groups <= 1:
                 index = builder.add(of_query, ir.Constant(of_query.type, query))
                 total = load_from(builder, pointer(context, builder, array, data, index, FLOAT))
-                score = multiply_add(builder, spread(builder, total), offsets, score)
+                if form.by_tokens:
+                    score = builder.fadd(score, spread(builder, total))
+                else:
+                    score = multiply_add(builder, spread(builder, total), offsets, score)
             index = builder.add(first, builder.mul(stride, ir.Constant(stride.type, query)))
             builder.store(score, pointer(context, builder, array, data, index, VECTOR), align=1)
         return context.get_dummy_value()

@@ -16,6 +16,7 @@ from backends.kvcompress.store.layout import LANES
 FLOAT = ir.FloatType()
 VECTOR = ir.VectorType(FLOAT, LANES)
 INTS = ir.VectorType(ir.IntType(32), LANES)
+SHORTS = ir.VectorType(ir.IntType(16), LANES)
 FUSED = ("contract",)  # lets a product and a sum become one instruction where the CPU has it
 
 
@@ -55,6 +56,11 @@ def pointer(context: Any, builder: Any, array_type: Any, array: Any, index: Any,
     """Of an array's element, as a pointer to something else."""
     data = cgutils.create_struct_proxy(array_type)(context, builder, array).data
     return builder.bitcast(builder.gep(data, [index]), ir.PointerType(to))
+
+
+def from_bf16(builder: Any, shorts: Any) -> Any:
+    """bfloat16 is the upper half of a float."""
+    return builder.bitcast(builder.shl(builder.zext(shorts, INTS), constant(16, INTS)), VECTOR)
 
 
 def load_from(builder: Any, where: Any) -> Any:
@@ -194,3 +200,15 @@ def lane(typing: Any, vector: Any, index: Any) -> Any:
         return builder.extract_element(args[0], builder.trunc(args[1], ir.IntType(32)))
 
     return types.float32(f32x8, types.intp), emit
+
+
+@intrinsic
+def load_bf16(typing: Any, pool: Any, at: Any) -> Any:
+    """Eight bfloat16 that begin at a byte of the pool."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return from_bf16(
+            builder, load_from(builder, pointer(context, builder, pool, args[0], args[1], SHORTS))
+        )
+
+    return f32x8(pool, types.intp), emit

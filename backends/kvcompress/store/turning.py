@@ -1,11 +1,13 @@
+# mypy: allow-untyped-defs
 """The rotation of `quant.rotation` in compiled code, in place, on one vector of an array of floats."""
 
 import numpy as np
-from numba import njit
+
+from backends.kvcompress.store.inner import inlined
 
 
-@njit
-def _hadamard(vector, at, size):  # type: ignore[no-untyped-def]
+@inlined
+def _hadamard(vector, at, size):
     half = 1
     while half < size:
         for start in range(at, at + size, 2 * half):
@@ -19,16 +21,16 @@ def _hadamard(vector, at, size):  # type: ignore[no-untyped-def]
         vector[i] *= scale
 
 
-@njit
-def turn(vector, at, signs):  # type: ignore[no-untyped-def]
+@inlined
+def turn(vector, at, signs):
     """vector[at: at + D] as the rotation makes it; signs float32 [D], D a power of two."""
     for i in range(len(signs)):
         vector[at + i] *= signs[i]
     _hadamard(vector, at, len(signs))
 
 
-@njit
-def turn_back(vector, at, signs):  # type: ignore[no-untyped-def]
+@inlined
+def turn_back(vector, at, signs):
     """The inverse."""
     _hadamard(vector, at, len(signs))
     for i in range(len(signs)):

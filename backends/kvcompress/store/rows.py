@@ -1,0 +1,91 @@
+"""How one request's slots are stored: the layouts of its exact and its packed ones, for compiled code."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from backends.kvcompress.spec import BITS, KvSpec
+from backends.kvcompress.store.layout import Layout
+from backends.kvcompress.store.static import static
+
+_NUMBERS = (
+    "bits", "dim", "zeros", "has_attention", "position_bytes", "page_bytes", "size", "rows", "width", "key_chunk",
+    "value_bytes", "slots", "values_at", "attention_at", "positions_at", "key_scales_at", "value_scales_at",
+    "codebook", "float8", "table", "by_tensor", "by_tokens", "channel_values", "key_groups", "value_groups",
+    "group_dims", "share", "group_chunks", "block_bytes", "page_blocks", "blocks_at", "block_numbers_at",
+)  # fmt: skip
+RECORD = np.dtype([(name, np.int64) for name in (*_NUMBERS, "rotate", "across_heads")])
+
+
+def as_record(layout: Layout, rotate: bool, across_heads: bool) -> np.ndarray:
+    """For the functions that are compiled once for all layouts. across_heads: whether a token has one scale for all
+    its heads, which each of them stores."""
+    numbers = [int(getattr(layout, name)) for name in _NUMBERS]
+    return np.array((*numbers, int(rotate), int(across_heads)), dtype=RECORD)
+
+
+@static
+@dataclass(frozen=True)
+class RowLayout:
+    """How the slots of one request are stored. heads: KV heads; group: query heads of each.
+
+    has_packed: whether slots can be packed at all (else `packed` is never used). rotate: whether packed heads are
+    rotated.
+    """
+
+    heads: int
+    group: int
+    exact: Layout
+    packed: Layout
+    has_packed: bool
+    rotate: bool
+
+    @property
+    def dim(self) -> int:
+        """Values of a head."""
+        return self.exact.dim
+
+    @property
+    def width(self) -> int:
+        """Floats that a vector of a head takes in scratch memory."""
+        return max(self.exact.width, self.packed.width)
+
+    @property
+    def page_slots(self) -> int:
+        """Most slots of a page."""
+        return max(self.exact.slots, self.packed.slots)
+
+    @property
+    def scratch(self) -> int:
+        """Floats that one thread needs beside its scores."""
+        of_query = 6 * self.width + self.packed.weight_groups * (self.page_slots + 1) + 2
+        return self.group * of_query
+
+
+def _together(group: int) -> int:
+    """Query heads that are computed together, of `group` that read the same KV head."""
+    return group if group <= 4 else max((n for n in (2, 3, 4) if group % n == 0), default=group)
+
+
+def page_bytes(dim: int, position_bytes: int) -> int:
+    """64 slots of 4-bit codes with one scale for key and value: at most a tenth of it is lost to any usual format."""
+    return 64 * (dim + 4 + position_bytes)
+
+
+def row_layout(
+    spec: KvSpec, heads: int, group: int, dim: int, exact: str, has_attention: bool, position_bytes: int
+) -> RowLayout:
+    """Of a request; exact: "f32" or "bf16"."""
+    one_scale = "slot" if spec.granularity in ("token", "token_head") else spec.granularity
+    common: dict[str, Any] = {
+        "dim": dim, "has_attention": has_attention, "position_bytes": position_bytes,
+        "page_bytes": page_bytes(dim, position_bytes), "queries": _together(group),
+    }  # fmt: skip
+    plain = Layout(exact, 32 if exact == "f32" else 16, sharing="none", share=1, zeros=False, **common)
+    if spec.quant == "none":
+        return RowLayout(heads, group, plain, plain, False, False)
+    codec = f"codebook{BITS[spec.quant]}" if spec.codebook else spec.quant
+    zeros = codec in ("int4", "int3", "int2")
+    packed = Layout(codec, BITS[spec.quant], sharing=one_scale, share=spec.group, zeros=zeros, **common)
+    return RowLayout(heads, group, plain, packed, True, spec.rotate)
