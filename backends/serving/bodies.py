@@ -126,7 +126,7 @@ class _Body:
         return bool(self._typed(name, bool, "true or false"))
 
     def object(self, name: str) -> dict[str, Any] | None:
-        return self._typed(name, dict, "an object")  # type: ignore[no-any-return]
+        return self._typed(name, dict, "an object")
 
     def whole(self, name: str, low: int, high: int = _SEED_LIMIT) -> int | None:
         value: int | None = self._typed(name, int, "a whole number")
