@@ -37,8 +37,8 @@ class Bench:
 
 
 def decode(bench: Bench) -> None:
-    for batch in (1, 8):
-        settings = [bench.named("full"), *_quantised(bench.peers)]
+    for batch in bench.options.batch or (1, 8):
+        settings = [*map(bench.named, ("full", "full16", "int8", "int4")), *_quantised(bench.peers)]
         speed.measure_decode(bench.workers, settings, 2048, batch, bench.options.rounds, bench.readings)
 
 
@@ -50,7 +50,7 @@ def prefill(bench: Bench) -> None:
 
 def quantised(bench: Bench) -> None:
     mine = [bench.named(name) for name in ("full", "int8", "int4", "int4 codebook", "int3 codebook", "auto")]
-    for context in CONTEXTS:
+    for context in bench.options.context or CONTEXTS:
         settings = [*mine, *_quantised(bench.peers)]
         speed.measure_decode(bench.workers, settings, context, 1, bench.options.rounds, bench.readings)
 

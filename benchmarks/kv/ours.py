@@ -5,7 +5,7 @@ A setting: {"kv": every key of `KvSpec`, "kv_dtype": "f32" or "bf16", of what is
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -85,26 +85,26 @@ class Ours:
         }
 
     def fill(self, context: int, batch: int, setting: Setting) -> int:
-        """See `Driver`; an evicting setting is given what its budget leaves, spread evenly over the context."""
+        """See `Driver`; of what a budget evicts, slots spread evenly over the context."""
         caches, spec = self._of(setting)
         config = self._model.config
         generator = torch.Generator().manual_seed(context)
+        shape = (context, config.kv_heads, config.head_dim)
+        positions = torch.arange(context)
         rows = [caches.attention.open(spec, context) for _ in range(batch)]
         for row in rows:
             held = caches.attention._requests[row]
             for layer in range(config.layers):
-                slots = (
-                    min(context, held.allowance.slots(layer, context)) if spec.evict != "none" else context
-                )
-                positions = torch.linspace(0, context - 1, slots).round().long()
-                shape = (slots, config.kv_heads, config.head_dim)
-                keys, values = (torch.randn(shape, generator=generator) for _ in range(2))
-                caches.store.append(
-                    layer, torch.full((slots,), row, dtype=torch.int32), positions, keys, values
-                )
-                held.next[layer] = context
+                keys, values = torch.randn(2, *shape, generator=generator)
+                of_row = torch.full((context,), row, dtype=torch.int32)
+                caches.store.append(layer, of_row, positions, keys, values)
+                if spec.evict != "none":
+                    left = torch.tensor(held.allowance.of_heads(layer, context))[:, None]
+                    kept = positions * left // context != (positions - 1) * left // context
+                    caches.store.keep(layer, row, kept)
                 if spec.quant != "none":
                     caches.store.pack(layer, row, spec.sinks, context - spec.recent)
+                held.next[layer] = context
         return self._keep(
             _Batch(caches, spec, rows, [context] * batch, torch.zeros(batch, config.vocabulary))
         )
@@ -273,3 +273,16 @@ class Ours:
             batch.logits[going] = logits
         for i in going:
             batch.seen[i] += 1
+
+
+def _timed(caches: _Caches, method: Callable[..., Any]) -> Callable[..., Any]:
+    """The same, its seconds added to the caches'."""
+
+    def timed(*args: Any) -> Any:
+        started = time.process_time()
+        try:
+            return method(*args)
+        finally:
+            caches.compress_seconds += time.process_time() - started
+
+    return timed
