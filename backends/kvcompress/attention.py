@@ -95,7 +95,8 @@ class PagedAttention:
             queries, keys = self._rope.rotate(queries, turn), self._rope.rotate(keys, turn)
         positions = torch.arange(first, first + tokens, device=keys.device)
         slots = _with_chunk(self._store.read(layer, held.row), positions, keys, values)
-        weights = _observed(held, tokens, keys.device)
+        prompt_is_read = self._ends_prompt or seen > held.prompt
+        weights = _observed(held, tokens, prompt_is_read, keys.device)
         missing = slots.positions < 0
         padding = missing if missing.any() else None
         result, given = attend_chunk(queries, slots.keys, slots.values, padding, weights)
@@ -104,7 +105,7 @@ class PagedAttention:
         if given is not None:
             slots = self._with_attention(held, layer, slots, tokens, given)
         latest = _latest(held, layer, queries, positions, seen)
-        if held.spec.when == "chunk" or self._ends_prompt or seen > held.prompt:
+        if held.spec.when == "chunk" or prompt_is_read:
             self._compressor.after_chunk(held, layer, slots, seen, *latest)
         return result
 
@@ -133,9 +134,14 @@ def _with_chunk(held: Slots, positions: torch.Tensor, keys: torch.Tensor, values
     )
 
 
-def _observed(held: HeldRequest, tokens: int, device: torch.device) -> torch.Tensor | None:
-    """The weight of each of a chunk's queries in the attention that the policy has summed, [tokens]."""
-    if held.policy.attention is None or held.policy.window:
+def _observed(
+    held: HeldRequest, tokens: int, prompt_is_read: bool, device: torch.device
+) -> torch.Tensor | None:
+    """The weight of each of a chunk's queries in the attention that the policy has summed, [tokens].
+
+    A policy that looks at queries has it for decoding, where none are held.
+    """
+    if held.policy.attention is None or (held.policy.window and not prompt_is_read):
         return None
     weights = weights_of_queries(tokens, held.policy.attention, device)
     sample = held.policy.sample

@@ -40,7 +40,9 @@ class ListStore:
 
     packed = False
 
-    def __init__(self, layers: int, heads: int, head_dim: int, pages: int = 1 << 20, page_slots: int = 8) -> None:
+    def __init__(
+        self, layers: int, heads: int, head_dim: int, pages: int = 1 << 20, page_slots: int = 8
+    ) -> None:
         self.layers, self.heads, self.head_dim = layers, heads, head_dim
         self.pages, self.page_slots = pages, page_slots
         self.page_bytes = page_slots * (8 * head_dim + 4)
@@ -74,7 +76,9 @@ class ListStore:
         for row in set(rows.tolist()):
             mine = (rows == row).numpy()
             for number, head in enumerate(self.rows[row][layer]):
-                head.add(keys[:, number].numpy()[mine], values[:, number].numpy()[mine], positions.numpy()[mine])
+                head.add(
+                    keys[:, number].numpy()[mine], values[:, number].numpy()[mine], positions.numpy()[mine]
+                )
             self._shuffle(layer, row)
         if self.free_pages() < 0:
             raise PoolFull

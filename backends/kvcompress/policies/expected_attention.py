@@ -10,9 +10,10 @@ class ExpectedAttention:
 
     Granularity: slots of each KV head. Queries are taken as normal in each query head; mean and covariance come from
     the latest WINDOW ones before rotation, and are rotated by the average over the FUTURE positions that follow. The
-    expectation of exp(q·k) is normalised over the slots, averaged over the query heads of a KV head, and weighted by
-    the value's norm. Departures: the paper takes all queries of the prompt. While decoding, for which nothing but the
-    slots is held, the attention of the latest queries stands for what is expected, decayed by 1/DECODED a query.
+    expectation of exp(q·k) is normalised over the slots but the sinks, averaged over the query heads of a KV head,
+    and weighted by the value's norm. Departures: the paper takes all queries of the prompt. While decoding, for which
+    nothing but the slots is held, the attention of the latest queries stands for what is expected, decayed by
+    1/DECODED a query.
     """
 
     WINDOW = 512
@@ -54,7 +55,9 @@ class ExpectedAttention:
         keys = slots.keys.float()[:, None]
         exponents = (keys @ mean.mT)[..., 0] / size**0.5
         exponents += ((keys @ spread) * keys).sum(-1) / (2 * size)
-        exponents.masked_fill_((slots.positions < 0)[:, None], -torch.inf)
+        # Sinks stay whatever they get, and would hide what is left to the others in heads that attend to little else.
+        unasked = (slots.positions < view.sinks) | (slots.positions < 0)
+        exponents.masked_fill_(unasked[:, None], -torch.inf)
         return torch.softmax(exponents, -1).mean(1)
 
     def _future(self, rope: Rope, like: torch.Tensor) -> torch.Tensor:

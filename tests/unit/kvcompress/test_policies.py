@@ -286,3 +286,17 @@ def test_a_chunk_after_the_prompt_is_looked_at_too() -> None:
 def test_an_unknown_policy_names_the_choices() -> None:
     with pytest.raises(UsageError, match="streaming_llm"):
         policy("magic")
+
+
+@pytest.mark.parametrize("name", ["snapkv", "expected_attention"])
+def test_the_prompts_last_queries_are_known_when_decoding_begins(name: str) -> None:
+    tokens = stream(32)
+    attention = attention_over(store := ListStore(2, 2, 8))
+    row = attention.open(spec(evict=name, budget={"fraction": 1.0}), 30)
+    play(attention, row, tokens, 30, 12)
+    weights = (1 - 1 / 64) ** torch.arange(31, -1, -1).float()
+    weights[:24] = 0  # the last chunk begins there
+    for layer in range(2):
+        expected = torch.einsum("t,hts->hs", weights, dense(tokens, layer).unflatten(0, (2, 2)).sum(1))
+        held = store.read(layer, row)
+        torch.testing.assert_close(held.attention, expected.gather(1, held.positions))
