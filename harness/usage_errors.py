@@ -57,13 +57,11 @@ def explain(error: Exception, showing: bool = False) -> HarnessError:
 
 def _unknown_key(key: str) -> str:
     parent, _, name = key.rpartition(".")
-    group = key.split(".")[0]
+    group, _, path = key.partition(".")
     siblings = sorted(_known_keys(parent))
-    if parent == group and group in SCHEMAS and name in siblings:
+    if path and group in SCHEMAS and group not in TAKEN_TOGETHER and name in siblings:
         # A key of the group, but not of the choice that was made: whose it is helps, not a similar name.
-        owners = [
-            choice for choice, schema in SCHEMAS[group].items() if name in set(OmegaConf.structured(schema))
-        ]
+        owners = [choice for choice, schema in SCHEMAS[group].items() if _has(schema, path)]
         return f"The chosen {group} has no {key}. It belongs to {group}={' or '.join(owners)}; leave it out."
     close = difflib.get_close_matches(name, siblings, n=1, cutoff=0.6)
     prefix = f"{parent}." if parent else ""
@@ -75,6 +73,14 @@ def _unknown_key(key: str) -> str:
         meant = groups or [f"{owner}.{name}" for owner in owners]
         hint = f" Did you mean {' or '.join(meant)}?" if meant else hint
     return f"There is no key {key}.{hint}{listing}"
+
+
+def _has(schema: type, path: str) -> bool:
+    """Whether a key may be set at `path` below this choice; values are missing in a schema."""
+    parent, _, name = path.rpartition(".")
+    node = OmegaConf.structured(schema)
+    below = OmegaConf.select(node, parent) if parent else node
+    return isinstance(below, DictConfig) and name in set(below)
 
 
 def _known_keys(parent: str) -> Iterator[str]:

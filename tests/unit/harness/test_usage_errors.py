@@ -33,6 +33,7 @@ def explained(*overrides: str) -> str:
         ("workload.corpus.pth=x", ["workload.corpus.pth", "Did you mean workload.corpus.path?"]),
         ("sed=1", ["no key sed", "Did you mean seed?"]),
         ("backend.kv_scheme=x", ["belongs to backend=onnxruntime", "leave it out"]),
+        ("backend.kv.evict=h2o", ["belongs to backend=kvcompress", "leave it out"]),
         ("load.rates=[2]", ["has no load.rates", "load=sweep_rate"]),
         ("backend.extra_args=[--a=b]", ["cannot be read", "\"KEY=['--a=b']\""]),
         ("kv_dtype=f16", ["no key kv_dtype", "Did you mean backend.kv_dtype?"]),
