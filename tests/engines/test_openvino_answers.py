@@ -173,6 +173,7 @@ async def test_log_probabilities_of_prompt_and_answer(
     ("path", "body", "status", "words"),
     [
         (_COMPLETIONS, {"prompt": "x", "best_of": 2}, 400, "best_of"),
+        (_COMPLETIONS, {"prompt": "x", "kv": {"quant": "int4"}}, 400, "kv"),
         (_COMPLETIONS, {"prompt": [1] * 5120, "max_tokens": 1}, 400, "5120"),
         (_COMPLETIONS, {"prompt": [49152]}, 400, "49152"),
         (_COMPLETIONS, {"prompt": "x", "model": "gpt"}, 404, "gpt"),
