@@ -72,7 +72,7 @@ def candidates(whole: torch.Tensor) -> dict[str, Tried]:
     found = {"full": Tried(tried.everything)} | {name: Tried(method) for name, method in half.items()}
     for bits in (4, 3):
         found[f"int{bits}"] = Tried(tried.packed(tried.everything, _codes(bits)), _codes(bits))
-    for bits, fraction in ((4, 0.65), (4, 0.5), (3, 0.85)):
+    for bits, fraction in ((4, 0.65), (4, 0.57), (4, 0.5), (3, 0.85)):
         evicting = tried.evicting(tried.sampled_mean, fraction, 128, whole)
         found[f"auto_{fraction}_int{bits}"] = Tried(tried.packed(evicting, _codes(bits)), _codes(bits))
     return found
