@@ -26,34 +26,36 @@ def _use_cache_folder() -> None:
 
 
 @lru_cache
-def attend_kernel(config: RowLayout) -> Any:
-    """attend(pool, following, book, layer, rows, queries, decay, out, scratch) -> floats of scratch memory that it
-    needs: more than there are, and nothing was done.
+def attend_kernel(config: RowLayout, threads: int) -> Any:
+    """attend(pool, following, book, layer, rows, queries, decay, out, scratch) -> floats that each thread needs of
+    scratch [threads, floats]: more than there are, and nothing was done.
 
     Compiled on the first call for each layout, or read from the cache. See `decode.attend_head`.
     """
-    _use_cache_folder()
     turning = rotation_signs(config.dim) if config.rotate else np.zeros(0, np.float32)
+    _use_cache_folder()
 
     @numba.njit(cache=True, no_cfunc_wrapper=True, error_model="numpy")
     def attend(pool, following, book, layer, rows, queries, decay, out, scratch):
-        needed = 0
-        for row in rows:
-            for head in range(config.heads):
-                needed = max(needed, decode.scratch_needed(config, book[row, layer, head]))
-        if needed > len(scratch):
-            return needed
-        for request in range(len(rows)):
-            for head in range(config.heads):
-                first = head * config.group
-                decode.attend_head(
-                    config, pool, following, book[rows[request], layer, head],
-                    queries[request, first : first + config.group], turning, decay[request],
-                    out[request, first : first + config.group], scratch,
+        needed = decode.most_scratch(config, book, layer, rows)
+        if needed <= scratch.shape[1]:
+            decode.attend_share(
+                config, pool, following, book, layer, rows, queries, turning, decay, out, scratch[0], 0, 1
+            )
+        return needed
+
+    @numba.njit(cache=True, no_cfunc_wrapper=True, error_model="numpy", parallel=True)
+    def attend_together(pool, following, book, layer, rows, queries, decay, out, scratch):
+        needed = decode.most_scratch(config, book, layer, rows)
+        if needed <= scratch.shape[1]:
+            for part in numba.prange(threads):
+                decode.attend_share(
+                    config, pool, following, book, layer, rows, queries, turning, decay, out, scratch[part], part,
+                    threads,
                 )  # fmt: skip
         return needed
 
-    return attend
+    return attend if threads == 1 else attend_together
 
 
 def rotation_signs(dim: int) -> np.ndarray:

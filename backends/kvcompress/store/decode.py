@@ -130,3 +130,28 @@ def attend_head(config, pool, following, lists, queries, signs, decay, out, scra
             turn_back(scratch, of_packed, signs)
         for i in range(dim):
             out[query, i] = scratch[sums + query * width + i] + scratch[of_packed + i]
+
+
+@inlined
+def most_scratch(config, book, layer, rows):
+    """The largest `scratch_needed` of these rows."""
+    needed = 0
+    for row in rows:
+        for head in range(config.heads):
+            needed = max(needed, scratch_needed(config, book[row, layer, head]))
+    return needed
+
+
+@inlined
+def attend_share(
+    config, pool, following, book, layer, rows, queries, signs, decay, out, scratch, part, parts
+):
+    """`attend_head` for every `parts`-th (request, KV head), beginning with number `part`."""
+    for number in range(part, len(rows) * config.heads, parts):
+        request, head = number // config.heads, number % config.heads
+        first = head * config.group
+        attend_head(
+            config, pool, following, book[rows[request], layer, head],
+            queries[request, first : first + config.group], signs, decay[request],
+            out[request, first : first + config.group], scratch,
+        )  # fmt: skip

@@ -6,7 +6,7 @@ import numpy as np
 from backends.kvcompress.quant.codebook import gaussian_levels
 from backends.kvcompress.store.inner import inlined
 from backends.kvcompress.store.layout import TABLES
-from backends.kvcompress.store.memory import bits_of, of_bf16, peek, poke, to_bf16, to_bf16_below
+from backends.kvcompress.store.memory import bits_of, of_bf16, to_bf16, to_bf16_below
 
 _LEVELS = {bits: np.array(gaussian_levels(bits), dtype=np.float32) for bits in (2, 3, 4)}
 _EDGES = np.zeros((5, 15), dtype=np.float32)
@@ -99,16 +99,8 @@ def _code(layout, number):
 def encode(layout, vector, steps, offsets, target):
     """The bytes of a slot's value (a key's before they are spread) into target: uint8 [value_bytes].
 
-    vector, steps, offsets: float32 [dim]; the latter two are not read where values are stored as floats.
+    vector, steps, offsets: float32 [dim].
     """
-    if layout.bits == 32:
-        for i in range(layout.width):
-            poke(target, 4 * i, vector[i] if i < layout.dim else np.float32(0))
-        return
-    if layout.bits == 16:
-        for i in range(layout.width):
-            poke(target, 2 * i, to_bf16(vector[i] if i < layout.dim else np.float32(0)))
-        return
     for i in range(layout.value_bytes):
         target[i] = 0
     for i in range(layout.dim):
@@ -128,14 +120,6 @@ def encode(layout, vector, steps, offsets, target):
 @inlined
 def decode(layout, source, at, steps, offsets, vector):
     """A slot's value, whose bytes begin at `at`, into vector: float32 [dim]."""
-    if layout.bits == 32:
-        for i in range(layout.dim):
-            vector[i] = peek(source, at + 4 * i, np.float32)
-        return
-    if layout.bits == 16:
-        for i in range(layout.dim):
-            vector[i] = of_bf16(peek(source, at + 2 * i, np.uint16))
-        return
     values = _VALUES[layout.table]
     quarter, eighth, mask = layout.width // 4, layout.width // 8, 2**layout.bits - 1
     for i in range(layout.dim):

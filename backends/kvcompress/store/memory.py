@@ -173,3 +173,24 @@ def scatter_key(layout, source, pool, start):
     for code in range(layout.value_bytes // layout.size):
         for byte in range(layout.size):
             pool[start + code * stride + byte] = source[code * layout.size + byte]
+
+
+@inlined
+def write_floats(layout, vector, pool, start, step):
+    """A vector [dim] as floats that begin at a byte of the pool and lie `step` floats apart; padding is 0."""
+    for i in range(layout.width):
+        number = vector[i] if i < layout.dim else np.float32(0)
+        if layout.bits == 32:
+            poke(pool, start + 4 * step * i, number)
+        else:
+            poke(pool, start + 2 * step * i, to_bf16(number))
+
+
+@inlined
+def read_floats(layout, pool, start, step, vector):
+    """The inverse of `write_floats`."""
+    for i in range(layout.dim):
+        if layout.bits == 32:
+            vector[i] = peek(pool, start + 4 * step * i, np.float32)
+        else:
+            vector[i] = of_bf16(peek(pool, start + 2 * step * i, np.uint16))

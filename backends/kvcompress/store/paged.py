@@ -22,7 +22,8 @@ class PagedStore:
 
     layers, heads, group, head_dim: of the model; group: query heads of one KV head. exact_dtype: "f32" or "bf16", of
     exact slots. pool_bytes is rounded down to whole pages; memory is taken from the system as pages are first used.
-    context_length: most tokens of a request. has_attention: whether attention sums are kept for a spec.
+    context_length: most tokens of a request. threads: of numba, over requests and KV heads. has_attention: whether
+    attention sums are kept for a spec.
 
     In `read`, packed slots come before exact ones. Where `append` raises PoolFull nothing has changed; where `pack`
     does, some slots are packed and the others are still exact.
@@ -62,7 +63,7 @@ class PagedStore:
         self._signs = compiled.rotation_signs(head_dim)
         self._unused = list(range(max_rows - 1, -1, -1))
         self._longest = context_length
-        self._scratch = np.zeros(0, dtype=np.float32)
+        self._scratch = np.zeros((threads, 0), dtype=np.float32)
 
     def layout_of(self, spec: KvSpec) -> RowLayout:
         """How slots of a request are stored; raises UsageError where heads of this size cannot be packed so."""
@@ -80,7 +81,7 @@ class PagedStore:
         if not self._unused:
             raise PoolFull
         row = self._unused.pop()
-        self._open[row] = (layout, compiled.attend_kernel(layout))
+        self._open[row] = (layout, compiled.attend_kernel(layout, len(self._scratch)))
         self._layouts[row, EXACT] = as_record(layout.exact, False, False)
         self._layouts[row, PACKED] = as_record(layout.packed, layout.rotate, spec.granularity == "token")
         self._book[row] = UNSET
@@ -113,7 +114,7 @@ class PagedStore:
         values: torch.Tensor,
     ) -> None:
         """See `contracts.KvStore`."""
-        arrays = rows.numpy(), positions.numpy(), _floats(keys), _floats(values)
+        arrays = rows.contiguous().numpy(), positions.contiguous().numpy(), _floats(keys), _floats(values)
         if len(rows) and not compiled.append(*self._tables(), layer, *arrays):
             raise PoolFull
 
@@ -121,8 +122,13 @@ class PagedStore:
         self, layer: int, rows: torch.Tensor, queries: torch.Tensor, decay: torch.Tensor
     ) -> torch.Tensor:
         """See `contracts.KvStore`; a head that holds nothing gives zeros."""
-        out = torch.empty_like(queries, dtype=torch.float32)
-        given, asked, decays, result = rows.numpy(), _floats(queries), _floats(decay), out.numpy()
+        out = torch.empty(queries.shape)
+        given, asked, decays, result = (
+            rows.contiguous().numpy(),
+            _floats(queries),
+            _floats(decay),
+            out.numpy(),
+        )
         for kernel, chosen in self._by_kernel(given):
             if chosen is None:
                 self._attend(kernel, layer, given, asked, decays, result)
@@ -137,8 +143,8 @@ class PagedStore:
         needed = kernel(
             self._pool, self._following, self._book, layer, rows, queries, decay, out, self._scratch
         )
-        if needed > len(self._scratch):
-            self._scratch = np.zeros(needed + needed // 4, dtype=np.float32)
+        if needed > self._scratch.shape[1]:
+            self._scratch = np.zeros((len(self._scratch), needed + needed // 4), dtype=np.float32)
             self._attend(kernel, layer, *arrays)
 
     def _by_kernel(self, rows: np.ndarray) -> list[tuple[Any, np.ndarray | None]]:
@@ -218,7 +224,9 @@ class PagedStore:
 
 
 def _floats(tensor: torch.Tensor) -> np.ndarray:
-    return tensor.to(torch.float32).contiguous().numpy()
+    if tensor.dtype is not torch.float32 or not tensor.is_contiguous():
+        tensor = tensor.to(torch.float32).contiguous()
+    return tensor.numpy()
 
 
 def _check(spec: KvSpec, layout: RowLayout) -> None:

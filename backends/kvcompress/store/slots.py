@@ -3,9 +3,10 @@
 
 import numpy as np
 
-from backends.kvcompress.store.encode import decode, encode
+from backends.kvcompress.store.encode import decode
 from backends.kvcompress.store.groups import mark
 from backends.kvcompress.store.inner import inlined
+from backends.kvcompress.store.layout import LANES
 from backends.kvcompress.store.memory import (
     attention_of,
     copy_key,
@@ -14,10 +15,11 @@ from backends.kvcompress.store.memory import (
     is_dead,
     key_at,
     position_of,
-    scatter_key,
+    read_floats,
     set_attention,
     set_position,
     value_at,
+    write_floats,
 )
 from backends.kvcompress.store.pages import (
     COUNT,
@@ -40,16 +42,13 @@ def append_tokens(pool, following, free, counters, book, layouts, layer, rows, p
     heads = book.shape[2]
     if counters[0] < len(rows) * heads and pages_needed(layouts, book, rows, layer) > counters[0]:
         return False
-    coded, none = np.empty(4 * layouts[rows[0], EXACT].width, np.uint8), np.empty(0, np.float32)
     for token in range(len(rows)):
         layout = layouts[rows[token], EXACT]
         for head in range(heads):
             page, slot = next_slot(layout, following, free, counters, book, rows[token], layer, head, EXACT)
             start = page * layout.page_bytes
-            encode(layout, keys[token, head], none, none, coded)
-            scatter_key(layout, coded, pool, key_at(layout, start, slot))
-            encode(layout, values[token, head], none, none, coded)
-            copy_value(layout, coded, 0, pool, value_at(layout, start, slot))
+            write_floats(layout, keys[token, head], pool, key_at(layout, start, slot), LANES)
+            write_floats(layout, values[token, head], pool, value_at(layout, start, slot), 1)
             set_position(layout, pool, start, slot, positions[token])
             set_attention(layout, pool, start, slot, 0)
     return True
@@ -105,6 +104,10 @@ def keep_slots(pool, following, free, counters, book, layouts, layer, row, kept)
 @inlined
 def read_vector(layout, pool, entry, start, slot, kind, steps, offsets, coded, vector):
     """Key (kind 0) or value (1) of a slot into vector float32 [dim], as it was stored; the others are scratch."""
+    if layout.bits > 8:
+        at = key_at(layout, start, slot) if kind == 0 else value_at(layout, start, slot)
+        read_floats(layout, pool, at, LANES if kind == 0 else 1, vector)
+        return
     read_scales(layout, pool, entry, start, slot, kind, steps, offsets)
     if kind == 0:
         gather_key(layout, pool, key_at(layout, start, slot), coded)
@@ -180,7 +183,6 @@ def add_given(pool, following, book, layouts, layer, row, decay, given):
 def move_keys(pool, following, book, layouts, layer, row, keys, positions):
     """Other keys [H, n, D] and positions [H, n] for exact slots, of which a row that packs none has n."""
     layout = layouts[row, EXACT]
-    coded, none = np.empty(layout.value_bytes, np.uint8), np.empty(0, np.float32)
     for head in range(book.shape[2]):
         entry = book[row, layer, head, EXACT]
         page = entry[FIRST]
@@ -189,6 +191,5 @@ def move_keys(pool, following, book, layouts, layer, row, keys, positions):
             if slot == 0 and number:
                 page = following[page]
             start = page * layout.page_bytes
-            encode(layout, keys[head, number], none, none, coded)
-            scatter_key(layout, coded, pool, key_at(layout, start, slot))
+            write_floats(layout, keys[head, number], pool, key_at(layout, start, slot), LANES)
             set_position(layout, pool, start, slot, positions[head, number])

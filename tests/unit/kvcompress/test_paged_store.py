@@ -1,8 +1,11 @@
 """What the compiled store promises beyond what every store does: pages, bytes, layouts, kernels against numpy."""
 
+import numba
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from backends.kvcompress.contracts import PoolFull
 from backends.kvcompress.quant.slots import dequantise, quantise
@@ -56,16 +59,16 @@ def test_packed_slots_are_those_of_the_reference_and_attended_as_read(
     keys, values = fill(store, row, 77, dim)
     store.pack(1, row, 4, 60)
     slots = store.read(1, row)
-    for kind, given, held in (("keys", keys, slots.keys), ("values", values, slots.values)):
-        rounded = given.to(torch.bfloat16).float() if exact == "bf16" else given
+    for kind, computed, held in (("keys", keys, slots.keys), ("values", values, slots.values)):
+        rounded = computed.to(torch.bfloat16).float() if exact == "bf16" else computed
         for head in range(HEADS):
             wanted = rounded[:, head].clone()
             within = torch.arange(4, 60)
             wanted[4:60] = dequantise(quantise(packing, kind, wanted[4:60], within, torch.zeros_like(within)))
             np.testing.assert_allclose(held[head], wanted[slots.positions[head]], rtol=1e-5, atol=1e-6)
     asked = torch.randn(1, HEADS * group, dim)
-    given = store.attend(1, torch.tensor([row], dtype=torch.int32), asked, NONE)
-    np.testing.assert_allclose(given[0], dense(store, row, asked[0]), rtol=1e-4, atol=1e-5)
+    result = store.attend(1, torch.tensor([row], dtype=torch.int32), asked, NONE)
+    np.testing.assert_allclose(result[0], dense(store, row, asked[0]), rtol=1e-4, atol=1e-5)
 
 
 def test_rows_packed_in_different_ways_decode_in_one_batch() -> None:
@@ -75,9 +78,9 @@ def test_rows_packed_in_different_ways_decode_in_one_batch() -> None:
         fill(store, row, count)
         store.pack(1, row, 0, 20)
     asked = torch.randn(3, HEADS * GROUP, 64)
-    given = store.attend(1, torch.tensor(rows, dtype=torch.int32), asked, NONE.expand(3).contiguous())
-    for row, query, result in zip(rows, asked, given, strict=True):
-        np.testing.assert_allclose(result, dense(store, row, query), rtol=1e-4, atol=1e-5)
+    result = store.attend(1, torch.tensor(rows, dtype=torch.int32), asked, NONE.expand(3).contiguous())
+    for row, query, answer in zip(rows, asked, result, strict=True):
+        np.testing.assert_allclose(answer, dense(store, row, query), rtol=1e-4, atol=1e-5)
 
 
 def test_scores_that_would_overflow_are_weighed_all_the_same() -> None:
@@ -85,8 +88,8 @@ def test_scores_that_would_overflow_are_weighed_all_the_same() -> None:
     row = store.open(spec())
     fill(store, row, 20)
     asked = 1e4 * torch.randn(1, HEADS * GROUP, 64)
-    given = store.attend(1, torch.tensor([row], dtype=torch.int32), asked, NONE)
-    np.testing.assert_allclose(given[0], dense(store, row, asked[0]), rtol=1e-3, atol=1e-4)
+    result = store.attend(1, torch.tensor([row], dtype=torch.int32), asked, NONE)
+    np.testing.assert_allclose(result[0], dense(store, row, asked[0]), rtol=1e-3, atol=1e-4)
 
 
 def test_what_was_dropped_takes_no_page_and_its_memory_disturbs_nobody() -> None:
@@ -102,8 +105,8 @@ def test_what_was_dropped_takes_no_page_and_its_memory_disturbs_nobody() -> None
     fill(store, row, 43)
     store.pack(1, row, 0, 37)
     asked = torch.randn(1, HEADS * GROUP, 64)
-    given = store.attend(1, torch.tensor([row], dtype=torch.int32), asked, NONE)
-    np.testing.assert_allclose(given[0], dense(store, row, asked[0]), rtol=1e-4, atol=1e-5)
+    result = store.attend(1, torch.tensor([row], dtype=torch.int32), asked, NONE)
+    np.testing.assert_allclose(result[0], dense(store, row, asked[0]), rtol=1e-4, atol=1e-5)
 
 
 def test_a_full_pool_leaves_an_append_undone_and_a_pack_where_it_came_to() -> None:
@@ -144,3 +147,52 @@ def test_bytes_are_those_of_slots_and_slack(packing: KvSpec, slot: int) -> None:
     taken = (store.held_bytes(row) - empty) / (2048 * HEADS)
     assert slot <= taken < 1.1 * slot
     assert store.used_bytes() == store.held_bytes(row)
+
+
+def test_more_threads_give_the_same() -> None:
+    before = numba.get_num_threads()
+    results = []
+    try:
+        numba.set_num_threads(2)
+        for threads in (1, 2):
+            store = PagedStore(2, HEADS, GROUP, 64, "f32", 1 << 22, 3, 1000, threads, lambda _: True)
+            rows = [store.open(spec()) for _ in range(3)]
+            for row, count in zip(rows, (7, 80, 200), strict=True):
+                fill(store, row, count)
+            asked = torch.randn(3, HEADS * GROUP, 64, generator=torch.Generator().manual_seed(5))
+            decay = torch.ones(3)
+            results.append(store.attend(1, torch.tensor(rows, dtype=torch.int32), asked, decay))
+            results.append(torch.stack([store.read(1, row).attention[:, :7] for row in rows]))
+    finally:
+        numba.set_num_threads(before)
+    assert torch.equal(results[0], results[2])
+    assert torch.equal(results[1], results[3])
+
+
+SHARED = [
+    spec(quant=quant, granularity=by, group=16) for quant in ("int4", "int2") for by in ("kivi", "channel")
+]
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    packing=st.sampled_from([spec(quant="int8"), spec(quant="int3", granularity="group"), *SHARED]),
+    pieces=st.lists(st.integers(1, 70), min_size=1, max_size=5),
+    waiting=st.integers(0, 20),
+)
+def test_no_head_takes_more_pages_than_were_reckoned_with(
+    packing: KvSpec, pieces: list[int], waiting: int
+) -> None:
+    """Whatever the pieces in which tokens come and are packed."""
+    store = paged()
+    row = store.open(packing)
+    seen = 0
+    for piece in pieces:
+        keys = torch.randn(piece, HEADS, 64)
+        rows = torch.full((piece,), row, dtype=torch.int32)
+        store.append(1, rows, torch.arange(seen, seen + piece), keys, keys)
+        seen += piece
+        store.pack(1, row, 0, seen - waiting)
+        packed = int(store.read(1, row, vectors=False).packed[0].sum())
+        assert store.held_pages(row) <= HEADS * store.pages_for(packing, seen - packed, packed)
+        assert store.held_pages(row) + store.free_pages() == store.pages
