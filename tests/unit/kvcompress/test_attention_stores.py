@@ -47,13 +47,13 @@ def test_any_store_gives_the_same(name: str, settings: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", sorted(STORES))
 @pytest.mark.parametrize("spread", ["uniform", "adakv"])
-@pytest.mark.parametrize("size", [170_000, 260_000])
-def test_bytes_are_never_exceeded_whatever_holds_them(name: str, spread: str, size: int) -> None:
+@pytest.mark.parametrize(("quant", "size"), [("none", 200_000), ("int4", 110_000)])
+def test_bytes_are_never_exceeded_whatever_holds_them(name: str, spread: str, quant: str, size: int) -> None:
     store = STORES[name]()
     attention = attention_over(store, LAYERS, HEADS)
-    wanted = spec(evict="knorm", budget={"bytes": size}, spread=spread, quant="int4")
-    row = attention.open(wanted, 150)
+    row = attention.open(spec(evict="knorm", budget={"bytes": size}, spread=spread, quant=quant), 150)
     tokens = stream(180, LAYERS, HEADS * GROUP, HEADS, DIM)
     held: list[int] = []
     play(attention, row, tokens, 150, 50, lambda seen: held.append(store.held_bytes(row)))
-    assert 0.5 * size < max(held) <= size
+    assert max(held) <= size
+    assert quant != "none" or max(held) >= 0.5 * size  # where all slots are alike, the budget is made use of
