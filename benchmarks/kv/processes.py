@@ -20,13 +20,14 @@ class Worker:
     def __init__(self, name: str, python: Path, model: Path, threads: int, log: Path) -> None:
         self.name = name
         self._log = log
-        self._process = subprocess.Popen(
-            [str(python), str(_WORKER), name, str(model), str(threads)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log.open("a"),
-            text=True,
-        )
+        with log.open("a") as words:
+            self._process = subprocess.Popen(
+                [str(python), str(_WORKER), name, str(model), str(threads)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=words,
+                text=True,
+            )
 
     def call(self, method: str, **args: Any) -> Any:
         """What the method returns."""
@@ -50,8 +51,9 @@ class Worker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._process.stdin is not None
+        assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.close()
+        self._process.stdout.close()
         try:
             self._process.wait(10)
         except subprocess.TimeoutExpired:
