@@ -53,7 +53,7 @@ class Subject:
 
     heavy: only where it is asked for by name. overrides: beside the small and exact ones of all.
     prefix_cache: as most tests run it. perplexity: relative tolerance of the reference one.
-    tells_prefix_hits: its metrics do.
+    tells_prefix_hits: its metrics do. kv_overhead: bytes that a token takes, over those of its keys and values.
     parser: Python that has the engine's own parser read sys.argv[1:], run in the engine's environment with `sys`
         imported. others: overrides of which each must make a launch line that this parser takes.
     """
@@ -65,6 +65,7 @@ class Subject:
     prefix_cache: bool = False
     perplexity: float = 0.005
     tells_prefix_hits: bool = False
+    kv_overhead: float = 1.0
     others: tuple[tuple[str, ...], ...] = ((),)
     python: str | None = None
 
@@ -94,6 +95,7 @@ SUBJECTS = {
         ),
         Subject(
             "kvcompress",
+            kv_overhead=1.096,  # a page is 64 slots of packed 4 bits, and holds 8 of these with a rest
             others=(
                 (),
                 ("backend.kv.evict=h2o", "backend.kv.budget.fraction=0.5", "backend.kv.quant=int4"),
