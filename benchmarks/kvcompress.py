@@ -122,6 +122,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--windows", type=int, default=16, help="of 2048 + 512 tokens (default 16)")
     add("--trials", type=int, default=128, help="needles (default 128)")
     add("--peer-trials", type=int, default=32, help="needles of the peers (default 32)")
+    add("--only", action="append", help="of ours by name, in the cases of speed and memory (default all)")
     add("--batch", action="append", type=int, help="of the case decode (default 1 and 8)")
     add("--context", action="append", type=int, help="of the case quantised (default 1024 to 8192)")
     add("--threads", type=int, default=1, help="(default 1)")

@@ -30,6 +30,11 @@ class Bench:
     peers: list[Named]
     tokenizer: Tokenizer
 
+    def chosen(self, *names: str) -> list[Named]:
+        """Ours of these names, or those of them that --only leaves."""
+        only = self.options.only or names
+        return [self.named(name) for name in names if name in only]
+
     def windows(self, count: int) -> list[text.Window]:
         """Of the half that is asked for."""
         ids = self.tokenizer.encode(text.half_of_corpus(self.options.half))
@@ -38,18 +43,18 @@ class Bench:
 
 def decode(bench: Bench) -> None:
     for batch in bench.options.batch or (1, 8):
-        settings = [*map(bench.named, ("full", "full16", "int8", "int4")), *_quantised(bench.peers)]
+        settings = [*bench.chosen("full", "full16", "int8", "int4", "auto"), *_quantised(bench.peers)]
         speed.measure_decode(bench.workers, settings, 2048, batch, bench.options.rounds, bench.readings)
 
 
 def prefill(bench: Bench) -> None:
     prompt = bench.windows(1)[0].prompt
-    settings = [bench.named("full"), bench.named("auto"), bench.named("auto at 50 %"), *bench.peers]
+    settings = [*bench.chosen("full", "auto", "auto at 50 %"), *bench.peers]
     speed.measure_prefill(bench.workers, settings, prompt, bench.options.rounds, bench.readings)
 
 
 def quantised(bench: Bench) -> None:
-    mine = [bench.named(name) for name in ("full", "int8", "int4", "int4 codebook", "int3 codebook", "auto")]
+    mine = bench.chosen("full", "int8", "int4", "int4 codebook", "int3 codebook", "auto")
     for context in bench.options.context or CONTEXTS:
         settings = [*mine, *_quantised(bench.peers)]
         speed.measure_decode(bench.workers, settings, context, 1, bench.options.rounds, bench.readings)
@@ -89,7 +94,7 @@ def pool(bench: Bench) -> None:
 
 def resident(bench: Bench) -> None:
     prompts = [window.prompt for window in bench.windows(_AT_ONCE)]
-    settings = [bench.named("full"), bench.named("int4"), bench.named("auto")]
+    settings = bench.chosen("full", "int4", "auto")
     memory.measure_memory(bench.start_ours, settings, prompts, bench.readings)
 
 
