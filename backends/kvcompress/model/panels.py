@@ -116,4 +116,9 @@ def _product(threads: int) -> Callable[..., None]:
             first, end = count * part // threads, count * (part + 1) // threads
             some(first, end, stack, scales, laid, whole, tail, out)
 
-    return alone if threads == 1 else shared
+    if threads == 1:
+        return alone
+    # OpenMP's threads spin between products, against PyTorch's own and whoever else needs the cores; numba's plain
+    # ones wait. They serve one calling thread, which the engine is.
+    numba.config.THREADING_LAYER = "workqueue"
+    return shared
