@@ -1,5 +1,6 @@
 """How many slots a request may hold, at each moment, in each layer."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +13,10 @@ PACKED_TOGETHER = 8  # tokens that became older than `recent` while decoding, wh
 MARGIN = 32  # most slots that an eviction while decoding goes below the budget, so that few steps evict
 PYRAMID = 20  # PyramidKV's beta: the last layer has 1/20 of an even share (Cai et al. 2024, arXiv 2406.02069)
 FLOOR_OF_OTHERS = 0.25  # of an even share, which retrieval heads leave to each of the others
+_SHARED_BY_TOKENS = (
+    "channel",
+    "kivi",
+)  # granularities at which neighbouring tokens share a scale, and a page
 _TABLE_ENTRY = 8  # most bytes that a page takes in the tables of a store
 _MOST_TOKENS = 1 << 22
 
@@ -28,21 +33,33 @@ def exact_slots(spec: KvSpec, slots: int) -> int:
     """Of so many slots of a head, the most that are not packed."""
     if spec.quant == "none":
         return slots
-    waiting = spec.group - 1 if spec.granularity in ("channel", "kivi") else 0
+    waiting = spec.group - 1 if spec.granularity in _SHARED_BY_TOKENS else 0
     return min(slots, spec.sinks + spec.recent + PACKED_TOGETHER + waiting)
+
+
+def most_pages(pages_for: Callable[[KvSpec, int, int], int], spec: KvSpec, slots: int) -> int:
+    """Of a head that holds so many slots, however many of them wait to be packed. pages_for: `KvStore.pages_for`."""
+    if spec.quant == "none":
+        return pages_for(spec, slots, 0)
+    least = min(slots, spec.sinks + spec.recent)
+    return max(pages_for(spec, exact, slots - exact) for exact in range(least, exact_slots(spec, slots) + 1))
 
 
 def slots_within(bytes_: int, spec: KvSpec, store: KvStore, shape: Shape, tables: int) -> int:
     """Most slots of a KV head, on average, of a request that takes `bytes_`; tables: bytes that it takes when empty.
 
-    Raises UsageError where not even one slot fits.
+    Raises UsageError where not even one slot fits, and where evicted slots leave holes in the pages.
     """
+    if spec.quant != "none" and spec.granularity in _SHARED_BY_TOKENS:
+        raise UsageError(
+            f"kv.budget.bytes cannot be held to with kv.granularity={spec.granularity}, whose evicted slots leave "
+            "holes. Use kv.granularity=token_head, or kv.budget.tokens or .fraction."
+        )
     heads = shape.layers * shape.heads
     cost = store.page_bytes + _TABLE_ENTRY
 
     def bytes_of(slots: int) -> int:
-        exact = exact_slots(spec, slots)
-        pages = heads * store.pages_for(spec, exact, slots - exact)
+        pages = heads * most_pages(store.pages_for, spec, slots)
         if spec.spread != "uniform":  # lengths differ, and each may leave a page of either kind half empty
             pages += heads * (1 if spec.quant == "none" else 2)
         return tables + pages * cost

@@ -52,7 +52,7 @@ def test_bytes_are_never_exceeded_whatever_holds_them(name: str, spread: str, qu
     store = STORES[name]()
     attention = attention_over(store, LAYERS, HEADS)
     row = attention.open(spec(evict="knorm", budget={"bytes": size}, spread=spread, quant=quant), 150)
-    tokens = stream(180, LAYERS, HEADS * GROUP, HEADS, DIM)
+    tokens = stream(260, LAYERS, HEADS * GROUP, HEADS, DIM)
     held: list[int] = []
     play(attention, row, tokens, 150, 50, lambda seen: held.append(store.held_bytes(row)))
     assert max(held) <= size

@@ -196,9 +196,17 @@ def test_bytes_become_as_many_slots_as_fit(size: int, quant: str, spread: str) -
         assert size < 12 * 600 + 64
         return
     slack = {"uniform": 0, "adakv": 1 if quant == "none" else 2}[spread]
-    exact = slots if quant == "none" else min(slots, 4 + 8 + PACKED_TOGETHER)
-    pages = store.pages_for(wanted, exact, slots - exact) + slack
-    assert 64 + 4 * pages * (store.page_bytes + 8) <= size < 64 + 4 * (pages + 1) * (store.page_bytes + 8)
+
+    def bytes_of(count: int) -> int:
+        packed = (
+            [0]
+            if quant == "none"
+            else range(max(0, count - 4 - 8 - PACKED_TOGETHER), max(0, count - 4 - 8) + 1)
+        )
+        pages = max(store.pages_for(wanted, count - of, of) for of in packed) + slack
+        return 64 + 4 * pages * (store.page_bytes + 8)
+
+    assert bytes_of(slots) <= size < bytes_of(slots + 1)
 
 
 def test_another_budget_holds_from_the_next_token_on() -> None:
@@ -226,3 +234,10 @@ def test_most_decode_steps_evict_nothing() -> None:
     play(attention, row, tokens, 200, 200, lambda seen: counts.append(int(store.counts(0, row)[0])))
     falls = sum(after < before for before, after in pairwise(counts))
     assert 0 < falls <= 200 // 10 + 1 and max(counts) == 160
+
+
+@pytest.mark.parametrize("granularity", ["channel", "kivi"])
+def test_bytes_are_refused_where_evicted_slots_leave_holes(granularity: str) -> None:
+    wanted = spec(evict="knorm", budget={"bytes": 90_000}, quant="int4", granularity=granularity)
+    with pytest.raises(UsageError, match="token_head"):
+        slots_within(90_000, wanted, ListStore(2, 2, 8), Shape(2, 2), 64)
