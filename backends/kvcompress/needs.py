@@ -3,7 +3,7 @@
 from dataclasses import replace
 from functools import lru_cache
 
-from backends.kvcompress.budgets import Allowance, Shape, exact_slots, slots_within
+from backends.kvcompress.budgets import Allowance, Shape, most_pages, slots_within
 from backends.kvcompress.contracts import KvStore
 from backends.kvcompress.spec import KvSpec
 
@@ -47,20 +47,20 @@ class Needs:
             pages = max(pages, self._all * self._pages_for(spec, min(tokens, prompt), 0))
         return pages
 
-    def passing(self, spec: KvSpec, prompt: int) -> int:
-        """Pages beyond `held` within a pass: layer by layer a chunk is appended before the layer is shrunk."""
+    def passing(self, spec: KvSpec, tokens: int) -> int:
+        """Pages beyond `held` while a pass appends so many tokens, or a chunk of them.
+
+        Layer by layer, one request after another, a chunk is appended before the layer is shrunk, and packed slots
+        are written before the exact ones are dropped.
+        """
         if spec.evict == "none" and spec.quant == "none":
             return 0
-        return self._shape.heads * (self._pages_for(spec, min(prompt, self._chunk), 0) + 1)
+        return self._shape.heads * (self._pages_for(spec, min(tokens, self._chunk), 0) + 1)
 
     def growth(self, spec: KvSpec, prompt: int, seen: int, new: int, held: int) -> int:
-        """Most pages that a pass adds to a row of `held` pages and `seen` tokens when it appends `new` tokens."""
+        """Most pages by which a pass that appends `new` tokens lets a row of `held` pages and `seen` tokens grow."""
         limit = max(0, self.held(spec, prompt, seen + new) - held)
-        appended = min(self._all * self._pages_for(spec, new, 0), limit)
-        if spec.evict == "none" and spec.quant == "none":
-            return appended
-        return appended + self._shape.heads * (self._pages_for(spec, new, 0) + 1)
+        return min(self._all * self._pages_for(spec, new, 0), limit)
 
     def _head(self, spec: KvSpec, slots: int) -> int:
-        exact = exact_slots(spec, slots)
-        return self._pages_for(spec, exact, slots - exact)
+        return most_pages(self._pages_for, spec, slots)

@@ -113,10 +113,12 @@ class Scheduler:
         return Work(reading, chunk, [one for one in self.running if one.decodes])
 
     def _growth(self, work: Work) -> int:
-        return sum(
+        computed = work.computed()
+        lasting = sum(
             self._needs.growth(one.spec, one.prompt, one.cached, new, self._held(one))
-            for one, new in work.computed()
+            for one, new in computed
         )
+        return lasting + max((self._needs.passing(one.spec, new) for one, new in computed), default=0)
 
     def _shrinks(self, work: Work) -> bool:
         return any(

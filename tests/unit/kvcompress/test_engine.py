@@ -127,6 +127,20 @@ def test_answers_of_a_certain_length_are_never_pushed_out(model: Decoder, prompt
     assert all(len(few.tokens(number)) == 100 for number in range(8))
 
 
+def test_a_pool_full_of_evicting_requests_pushes_nobody_out(model: Decoder, prompts: list[list[int]]) -> None:
+    """Each stays within what it may hold, and only one at a time needs more within a pass."""
+    evicting = {"evict": "knorm", "budget": {"tokens": 16}, "quant": "int8"}
+    few = driven(model, pages=6 * 8 + 4, **evicting)
+    running = 0
+    for number, ids in enumerate(prompts):
+        few.engine.add(number, ids, sampling(60))
+    while few.engine.has_work():
+        few.step()
+        running = max(running, len(few.scheduler.running))
+    assert running == 8
+    assert few.engine.gauges()[PREEMPTIONS] == 0
+
+
 def test_a_cancelled_request_frees_its_pages_at_once_and_changes_nobody_else(
     model: Decoder, prompts: list[list[int]], expected: list[list[int]]
 ) -> None:
