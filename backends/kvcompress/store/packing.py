@@ -11,7 +11,6 @@ from backends.kvcompress.store.memory import (
     attention_of,
     copy_value,
     key_at,
-    position_of,
     scatter_key,
     set_attention,
     set_position,
@@ -24,37 +23,12 @@ from backends.kvcompress.store.pages import (
     LIVE,
     PACKED,
     UNSET,
-    list_pages,
     next_slot,
 )
 from backends.kvcompress.store.scales import block_at, read_scales, slot_scale_at, write_scale
 from backends.kvcompress.store.slots import compact, read_vector
 from backends.kvcompress.store.turning import turn
-
-
-@inlined
-def wanted_slots(source, pool, following, entry, first, end):
-    """Byte of the page, place and position, [n, 3] in the order of positions, of the exact slots from first to end,
-    and the number of each in its list."""
-    pages = np.empty((entry[COUNT] + source.slots - 1) // source.slots, np.int64)
-    list_pages(entry, following, source, pages)
-    found, numbers = np.empty((entry[COUNT], 3), np.int64), np.empty(entry[COUNT], np.int64)
-    count = 0
-    for number in range(entry[COUNT]):
-        start, slot = pages[number // source.slots] * source.page_bytes, number % source.slots
-        position = position_of(source, pool, start, slot)
-        if not first <= position < end:
-            continue
-        place = count  # nearly in order already: sorted as they come
-        while place > 0 and found[place - 1, 2] > position:
-            for i in range(3):
-                found[place, i] = found[place - 1, i]
-            numbers[place] = numbers[place - 1]
-            place -= 1
-        found[place, 0], found[place, 1], found[place, 2] = start, slot, position
-        numbers[place] = number
-        count += 1
-    return found[:count], numbers[:count]
+from backends.kvcompress.store.wanted import sort_by_position, wanted_slots
 
 
 @inlined
@@ -99,9 +73,9 @@ def _measured(source, target, pool, following, book, row, layer, first, end, sig
     the lowest position."""
     low, high = np.int64(2**62), np.int64(-1)
     for head in range(book.shape[2]):
-        found, _ = wanted_slots(source, pool, following, book[row, layer, head, EXACT], first, end)
-        if len(found):
-            low, high = min(low, found[0, 2]), max(high, found[-1, 2])
+        found = wanted_slots(source, pool, following, book[row, layer, head, EXACT], first, end)
+        for number in range(len(found)):
+            low, high = min(low, found[number, 2]), max(high, found[number, 2])
     entries = high - low + 1 if high >= 0 else 0
     count = 1 if target.by_tensor else entries
     measured = np.empty((2, count, 5), np.float32)
@@ -111,7 +85,7 @@ def _measured(source, target, pool, following, book, row, layer, first, end, sig
     coded, vector = np.empty(source.value_bytes, np.uint8), np.empty(source.dim, np.float32)
     for head in range(book.shape[2]):
         entry = book[row, layer, head, EXACT]
-        found, _ = wanted_slots(source, pool, following, entry, first, end)
+        found = wanted_slots(source, pool, following, entry, first, end)
         for number in range(len(found)):
             place = 0 if target.by_tensor else found[number, 2] - low
             for kind in range(2):
@@ -136,7 +110,7 @@ def _pack_slots(
 ):
     """Those of one head, each for itself. Returns whether there was room."""
     entry, into = book[row, layer, head, EXACT], book[row, layer, head, PACKED]
-    found, numbers = wanted_slots(source, pool, following, entry, first, end)
+    found = wanted_slots(source, pool, following, entry, first, end)
     kept = np.ones(entry[COUNT], np.bool_)
     coded, vector = np.empty(4 * target.width, np.uint8), np.empty(source.dim, np.float32)
     steps, offsets = np.empty(source.dim, np.float32), np.empty(source.dim, np.float32)
@@ -160,7 +134,7 @@ def _pack_slots(
         set_attention(
             target, pool, start, slot, attention_of(source, pool, found[number, 0], found[number, 1])
         )
-        kept[numbers[number]] = False
+        kept[found[number, 3]] = False
     compact(source, pool, following, free, counters, entry, row, kept)
     return room
 
@@ -183,7 +157,8 @@ def _fit_channels(source, target, pool, entry, group, kind, signs, coded, vector
 def _pack_groups(source, target, pool, following, free, counters, book, row, layer, head, first, end, signs):
     """The whole groups of one head. Returns whether there was room."""
     entry, into = book[row, layer, head, EXACT], book[row, layer, head, PACKED]
-    found, numbers = wanted_slots(source, pool, following, entry, first, end)
+    found = wanted_slots(source, pool, following, entry, first, end)
+    sort_by_position(found)
     kept = np.ones(entry[COUNT], np.bool_)
     coded, vector = np.empty(4 * target.width, np.uint8), np.empty(source.dim, np.float32)
     steps, offsets = np.empty(source.dim, np.float32), np.empty(source.dim, np.float32)
@@ -219,7 +194,7 @@ def _pack_groups(source, target, pool, following, free, counters, book, row, lay
             set_position(target, pool, start, slot, where[2])
             set_attention(target, pool, start, slot, attention_of(source, pool, where[0], where[1]))
             into[LIVE] += 1
-            kept[numbers[begin + member]] = False
+            kept[where[3]] = False
     compact(source, pool, following, free, counters, entry, row, kept)
     return room
 
