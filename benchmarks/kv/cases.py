@@ -13,7 +13,7 @@ from harness.core.tokenizer import Tokenizer
 
 _PROMPT, _PREDICTED, _HAYSTACK = 2048, 512, 1024
 _POOL_OF = 2  # requests of full 16-bit KV that the pool of the case "pool" holds
-_ANSWER = 128  # tokens of an answer in the case "pool"
+_ANSWER = 512  # of the 2048 tokens of a request in the case "pool"
 _AT_ONCE = 8  # requests that a batch of the peers, and of the memory case, has
 
 
@@ -79,17 +79,14 @@ def peers_quality(bench: Bench) -> None:
 
 
 def pool(bench: Bench) -> None:
-    windows = bench.windows(min(16, bench.options.windows))
-    prompts = [windows[i % len(windows)].prompt for i in range(5 * _POOL_OF)]
-    one_token = bench.workers["ours"].call("bytes_of_token", kv_dtype="bf16")
-    # Room for the requests' tables and half-filled pages beside their tokens.
-    pool_bytes = round(1.05 * _POOL_OF * (_PROMPT + _ANSWER) * one_token)
-    for name in ("full16", "auto"):
-        named = bench.named(name)
+    prompts = [window.prompt[: _PROMPT - _ANSWER] for window in bench.windows(4 * _POOL_OF)]
+    worker, full16 = bench.workers["ours"], bench.named("full16")
+    handle = worker.call("fill", context=_PROMPT, batch=_POOL_OF, setting=full16.setting)
+    pool_bytes = worker.call("held_bytes", handle=handle)
+    worker.call("close", handle=handle)
+    for one in (full16, bench.named("auto")):
         given = {"pool_bytes": pool_bytes, "prompts": prompts, "tokens": _ANSWER}
-        bench.readings.add(
-            "pool", named, **bench.workers["ours"].call("pool", setting=named.setting, **given)
-        )
+        bench.readings.add("pool", one, **worker.call("pool", setting=one.setting, **given))
 
 
 def resident(bench: Bench) -> None:

@@ -159,11 +159,6 @@ class Ours:
         for row in batch.rows:
             batch.caches.attention.close(row)
 
-    def bytes_of_token(self, kv_dtype: str) -> int:
-        """Of a token's keys and values alone."""
-        config = self._model.config
-        return 2 * config.layers * config.kv_heads * config.head_dim * {"f32": 4, "bf16": 2}[kv_dtype]
-
     def pool(
         self, setting: Setting, pool_bytes: int, prompts: Sequence[Sequence[int]], tokens: int
     ) -> dict[str, Any]:
