@@ -11,6 +11,7 @@ from backends.kvcompress.store.memory import (
     attention_of,
     copy_value,
     key_at,
+    read_floats,
     scatter_key,
     set_attention,
     set_position,
@@ -26,15 +27,18 @@ from backends.kvcompress.store.pages import (
     next_slot,
 )
 from backends.kvcompress.store.scales import block_at, read_scales, slot_scale_at, write_scale
-from backends.kvcompress.store.slots import compact, read_vector
+from backends.kvcompress.store.slots import compact
 from backends.kvcompress.store.turning import turn
 from backends.kvcompress.store.wanted import sort_by_position, wanted_slots
 
 
 @inlined
-def _exact(source, pool, entry, where, kind, signs, rotate, coded, vector):
-    """A vector as it is to be quantised: read, and rotated. The scratch of scales is not used by exact slots."""
-    read_vector(source, pool, entry, where[0], where[1], kind, vector, vector, coded, vector)
+def _exact(source, pool, where, kind, signs, rotate, vector):
+    """A vector as it is to be quantised: read, and rotated."""
+    if kind == 0:
+        read_floats(source, pool, key_at(source, where[0], where[1]), LANES, vector)
+    else:
+        read_floats(source, pool, value_at(source, where[0], where[1]), 1, vector)
     if rotate:
         turn(vector, 0, signs)
 
@@ -82,14 +86,14 @@ def _measured(source, target, pool, following, book, row, layer, first, end, sig
     for kind in range(2):
         for i in range(count):
             forget(measured[kind, i])
-    coded, vector = np.empty(source.value_bytes, np.uint8), np.empty(source.dim, np.float32)
+    vector = np.empty(source.dim, np.float32)
     for head in range(book.shape[2]):
         entry = book[row, layer, head, EXACT]
         found = wanted_slots(source, pool, following, entry, first, end)
         for number in range(len(found)):
             place = 0 if target.by_tensor else found[number, 2] - low
             for kind in range(2):
-                _exact(source, pool, entry, found[number], kind, signs, target.rotate, coded, vector)
+                _exact(source, pool, found[number], kind, signs, target.rotate, vector)
                 for i in range(source.dim):
                     measure(vector[i], measured[kind, place])
     return measured, low
@@ -125,7 +129,7 @@ def _pack_slots(
             for byte in range(start + target.key_scales_at, start + target.page_bytes):
                 pool[byte] = 0
         for kind in range(2):
-            _exact(source, pool, entry, found[number], kind, signs, target.rotate, coded, vector)
+            _exact(source, pool, found[number], kind, signs, target.rotate, vector)
             shared = measured[kind, found[number, 2] - low] if target.across_heads else measured[kind, 0, :0]
             _fit_slot(target, pool, start, slot, kind, vector, shared)
             read_scales(target, pool, into, start, slot, kind, steps, offsets)
@@ -140,13 +144,13 @@ def _pack_slots(
 
 
 @inlined
-def _fit_channels(source, target, pool, entry, group, kind, signs, coded, vector, scales):
+def _fit_channels(source, target, pool, group, kind, signs, vector, scales):
     """Scale and zero (bits) of each channel of a group of slots into scales: uint16 [2, dim]."""
     measured = np.empty((source.dim, 5), np.float32)
     for i in range(source.dim):
         forget(measured[i])
     for number in range(len(group)):
-        _exact(source, pool, entry, group[number], kind, signs, target.rotate, coded, vector)
+        _exact(source, pool, group[number], kind, signs, target.rotate, vector)
         for i in range(source.dim):
             measure(vector[i], measured[i])
     for i in range(source.dim):
@@ -171,7 +175,7 @@ def _pack_groups(source, target, pool, following, free, counters, book, row, lay
             break
         for kind in range(kinds):
             group = found[begin : begin + target.share]
-            _fit_channels(source, target, pool, entry, group, kind, signs, coded, vector, scales[kind])
+            _fit_channels(source, target, pool, group, kind, signs, vector, scales[kind])
         for member in range(target.share):
             where = found[begin + member]
             slot = chunk * LANES + member % LANES
@@ -187,7 +191,7 @@ def _pack_groups(source, target, pool, following, free, counters, book, row, lay
                             scale, zero = scales[kind, 0, i], scales[kind, 1, i]
                             write_scale(target, pool, at + 2 * i, 2 * target.dim, scale, zero)
             for kind in range(2):
-                _exact(source, pool, entry, where, kind, signs, target.rotate, coded, vector)
+                _exact(source, pool, where, kind, signs, target.rotate, vector)
                 _fit_slot(target, pool, start, slot, kind, vector, steps[:0])
                 read_scales(target, pool, into, start, slot, kind, steps, offsets)
                 _write(target, pool, start, slot, kind, steps, offsets, coded, vector)
