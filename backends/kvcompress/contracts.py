@@ -223,8 +223,8 @@ class Policy(Protocol):
     attention: None, or the decay with which the attention that slots are given is summed for it (1: all of it, 0: of
     the last query alone). window: how many of a chunk's latest queries it looks at (0: none); where it looks at
     queries, attention is summed from the last chunk of its prompt on. sample: how many of a chunk's latest queries
-    stand for all of them in the attention that is summed (0: every query counts for itself). vectors: whether it reads
-    keys or values.
+    stand for all of them in the attention that is summed (0: every query counts for itself). vectors: whether it
+    reads keys or values.
     """
 
     name: str
