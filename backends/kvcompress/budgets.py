@@ -37,6 +37,11 @@ def exact_slots(spec: KvSpec, slots: int) -> int:
     return min(slots, spec.sinks + spec.recent + PACKED_TOGETHER + waiting)
 
 
+def leaves_holes(spec: KvSpec) -> bool:
+    """Whether a page stays held until the last of its slots is evicted."""
+    return spec.quant != "none" and spec.granularity in _SHARED_BY_TOKENS
+
+
 def most_pages(pages_for: Callable[[KvSpec, int, int], int], spec: KvSpec, slots: int) -> int:
     """Of a head that holds so many slots, however many of them wait to be packed. pages_for: `KvStore.pages_for`."""
     if spec.quant == "none":
@@ -50,7 +55,7 @@ def slots_within(bytes_: int, spec: KvSpec, store: KvStore, shape: Shape, tables
 
     Raises UsageError where not even one slot fits, and where evicted slots leave holes in the pages.
     """
-    if spec.quant != "none" and spec.granularity in _SHARED_BY_TOKENS:
+    if leaves_holes(spec):
         raise UsageError(
             f"kv.budget.bytes cannot be held to with kv.granularity={spec.granularity}, whose evicted slots leave "
             "holes. Use kv.granularity=token_head, or kv.budget.tokens or .fraction."

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from functools import lru_cache
 
-from backends.kvcompress.budgets import Allowance, Shape, most_pages, slots_within
+from backends.kvcompress.budgets import Allowance, Shape, leaves_holes, most_pages, slots_within
 from backends.kvcompress.contracts import KvStore
 from backends.kvcompress.spec import KvSpec
 
@@ -31,7 +31,7 @@ class Needs:
 
     def held(self, spec: KvSpec, prompt: int, tokens: int) -> int:
         """Most pages between two passes until `tokens` were seen, the reading of the prompt included."""
-        if spec.evict == "none":
+        if spec.evict == "none" or leaves_holes(spec):  # of what is evicted, nothing may be free
             pages = self._all * self._head(spec, tokens)
         else:
             bytes_ = spec.budget.bytes
