@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -135,14 +135,21 @@ class Storm(RuleBasedStateMachine):
                 kept.heads[head][at] = (now.keys[index].copy(), now.values[index].copy())
             kept.packed[head] |= set(new)
 
-    @precondition(lambda self: self.rows)
-    @rule(
-        data=st.data(), layer=st.integers(0, LAYERS - 1), decay=st.sampled_from([0.0, 0.5, 1.0, float("nan")])
-    )
-    def attend(self, data: st.DataObject, layer: int, decay: float) -> None:
-        wanted = [row for row, layers in self.rows.items() if all(layers[layer].heads)]
-        assume(wanted)
-        rows = data.draw(st.lists(st.sampled_from(sorted(wanted)), min_size=1, unique=True))
+    def _holding(self) -> list[tuple[int, int]]:
+        """(layer, row) where every head holds something, which alone can be attended to."""
+        return [
+            (layer, row)
+            for row, layers in sorted(self.rows.items())
+            for layer in range(LAYERS)
+            if all(layers[layer].heads)
+        ]
+
+    @precondition(lambda self: self._holding())
+    @rule(data=st.data(), decay=st.sampled_from([0.0, 0.5, 1.0, float("nan")]))
+    def attend(self, data: st.DataObject, decay: float) -> None:
+        layer, _ = data.draw(st.sampled_from(self._holding()))
+        together = [row for other, row in self._holding() if other == layer]
+        rows = data.draw(st.lists(st.sampled_from(together), min_size=1, unique=True))
         asked = queries(len(rows), seed=data.draw(st.integers(0, 5)))
         given = self.store.attend(
             layer, torch.tensor(rows, dtype=torch.int32), asked, torch.full((len(rows),), decay)
