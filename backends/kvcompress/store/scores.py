@@ -10,7 +10,7 @@ from backends.kvcompress.store.memory import is_dead, of_bf16, peek
 from backends.kvcompress.store.pages import COUNT, FIRST, KEY_SCALE
 from backends.kvcompress.store.products import add_products, load_key_scales, scale_keys, store_scores
 from backends.kvcompress.store.scales import block_at
-from backends.kvcompress.store.simd import load_bf16, splat, zeros
+from backends.kvcompress.store.simd import load_bf16, prefetch, splat, zeros
 
 _NONE = np.float32(-3e38)  # of a place that holds no slot
 
@@ -88,11 +88,25 @@ def _score_page(layout, group, pool, entry, page, chunks, scratch, queries, apar
 
 
 @inlined
+def ask_for_next(layout, pool, following, page, first, size):
+    """Have `size` bytes from byte `first` of the page after this one brought to the caches.
+
+    Pages of a list lie apart, and the hardware sees that a stream is read anew in each.
+    """
+    coming = following[page]
+    if coming >= 0:
+        start = coming * layout.page_bytes + first
+        for line in range(start, start + size, 64):
+            prefetch(pool, line)
+
+
+@inlined
 def score(layout, group, pool, following, entry, scratch, queries, apart, sums, scores, length):
     """Scores of a whole list of pages; the places that fill up the last eight cannot be chosen."""
     page, left, at = entry[FIRST], entry[COUNT], scores
     while left > 0:
         chunks = (min(left, layout.slots) + LANES - 1) // LANES
+        ask_for_next(layout, pool, following, page, 0, layout.slots // LANES * layout.key_chunk)
         start = page * layout.page_bytes
         _score_page(layout, group, pool, entry, start, chunks, scratch, queries, apart, sums, at, length)
         at += chunks * LANES

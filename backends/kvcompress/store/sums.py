@@ -10,6 +10,7 @@ from backends.kvcompress.store.memory import of_bf16, peek
 from backends.kvcompress.store.pages import COUNT, FIRST, VALUE_SCALE
 from backends.kvcompress.store.products import add_weighted, load_sums, store_sums
 from backends.kvcompress.store.scales import block_at
+from backends.kvcompress.store.scores import ask_for_next
 from backends.kvcompress.store.simd import fma, lane, load, load_bf16, mul, splat, store
 
 
@@ -81,6 +82,7 @@ def add_values(
     stride = layout.weight_groups * layout.slots
     while left > 0:
         count = min(left, layout.slots)
+        ask_for_next(layout, pool, following, page, layout.values_at, layout.slots * layout.value_bytes)
         start = page * layout.page_bytes
         if layout.channel_values:
             first = 0
