@@ -80,6 +80,10 @@ class KvCompressBackend(EngineAdapter):
         self.one_of("scheduler", SCHEDULERS)
         spec = from_mapping(asdict(self._own.kv))
         check_policy(spec.evict)
+        if spec.share != "none" and self._own.kernel != "torch":
+            raise UsageError(
+                f"backend.kv.share={spec.share} cannot be honoured by the compiled kernel. Add backend.kernel=torch."
+            )
         if not spec.budget.given and spec.quant == "none":
             check_pool(options, model.geometry.kv_bytes_per_token(options.kv_dtype or ""))
 
