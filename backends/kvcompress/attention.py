@@ -95,7 +95,7 @@ class PagedAttention:
             queries, keys = self._rope.rotate(queries, turn), self._rope.rotate(keys, turn)
         positions = torch.arange(first, first + tokens, device=keys.device)
         slots = _with_chunk(self._store.read(layer, held.row), positions, keys, values)
-        prompt_is_read = self._ends_prompt or seen > held.prompt
+        prompt_is_read = self._ends_prompt or seen >= held.prompt
         weights = _observed(held, tokens, prompt_is_read, keys.device)
         missing = slots.positions < 0
         padding = missing if missing.any() else None

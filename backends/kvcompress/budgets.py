@@ -120,7 +120,7 @@ class Allowance:
         layers = self._shape.layers
         if self._spec.spread == "pyramid" and layers > 1:
             first = min(2 * even - max(1.0, even / PYRAMID), tokens)  # the last layer holds one slot at least
-            even = first - 2 * (first - even) * layer / (layers - 1)
+            even = max(1.0, first - 2 * (first - even) * layer / (layers - 1))  # not 0.999… by rounding
         return even
 
 

@@ -29,6 +29,7 @@ class KvCompressEngine:
         store: KvStore,
         attention: RequestAttention,
         scheduler: Scheduler,
+        vocabulary: int,
     ) -> None:
         self.capacity_tokens = config.context_length
         self._eos_ids = config.eos_ids
@@ -38,10 +39,14 @@ class KvCompressEngine:
         self._store = store
         self._attention = attention
         self._scheduler = scheduler
+        self._vocabulary = vocabulary
         self._requests: dict[int, Request] = {}
 
     def add(self, request_id: int, ids: list[int], sampling: Sampling) -> None:
-        """Queue a request; raises ValueError where its KV setting cannot be, or could never fit the pool."""
+        """Queue a request; raises ValueError where its KV setting cannot be, it could never fit the pool, or the
+        model has no such token."""
+        if max(ids) >= self._vocabulary:  # a tokenizer may have added tokens that the weights lack
+            raise ValueError(f"Token {max(ids)} is beyond the model's vocabulary of {self._vocabulary}.")
         try:
             spec = self._default if sampling.kv is None else self._default.changed(sampling.kv)
             self._attention.close(

@@ -57,7 +57,7 @@ def load(config: EngineConfig) -> Engine:
     admission = Dynamic(store, needs, attention) if own["scheduler"] == "dynamic" else Static(store, needs)
     scheduler = Scheduler(store, attention, needs, admission, config.max_running, config.prefill_chunk)
     log.info("ready: %d pages of %d bytes, %s kernel", store.pages, store.page_bytes, own["kernel"])
-    return KvCompressEngine(config, spec, model, store, attention, scheduler)
+    return KvCompressEngine(config, spec, model, store, attention, scheduler, model.config.vocabulary)
 
 
 def _store(config: EngineConfig, model: DecoderConfig, kernel: str) -> KvStore:

@@ -58,6 +58,9 @@ class Scheduler:
         self._waiting: list[Request] = []
         self.running: list[Request] = []
         self.preemptions = 0
+        self._no_room = (
+            False  # for the first who waits, and nothing has changed since: asking costs milliseconds
+        )
 
     def add(self, request: Request) -> None:
         """Queue it; raises ValueError where it would not fit alone."""
@@ -73,6 +76,7 @@ class Scheduler:
 
     def cancel(self, request: Request) -> None:
         """Forget it; what it held is free at once."""
+        self._no_room = False
         if request.row is None:
             self._waiting.remove(request)
         else:
@@ -87,6 +91,8 @@ class Scheduler:
         self._admit()
         while True:
             work = self._choose()
+            if work.ends_prompt or self._shrinks(work):
+                self._no_room = False  # after this pass somebody may hold less
             if self._growth(work) <= self._store.free_pages():
                 return work
             decoding = Work(None, 0, work.decoding)
@@ -95,12 +101,13 @@ class Scheduler:
             self._preempt()
 
     def _admit(self) -> None:
-        while self._waiting and len(self.running) < self._most_running:
+        while self._waiting and len(self.running) < self._most_running and not self._no_room:
             candidate = self._waiting[0]
             if not self._admission.admit(self.running, candidate) and self.running:
+                self._no_room = True
                 return
             self._waiting.pop(0)
-            candidate.opened(self._attention.open(candidate.spec, len(candidate.tokens)))
+            candidate.opened(self._attention.open(candidate.spec, candidate.prompt))
             self.running.append(candidate)
 
     def _held(self, request: Request) -> int:
@@ -139,3 +146,4 @@ class Scheduler:
         self._attention.close(request.row)
         request.closed()
         self.running.remove(request)
+        self._no_room = False

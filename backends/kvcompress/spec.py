@@ -13,6 +13,8 @@ QUANTS = ("none", "int8", "fp8", "int4", "int3", "int2")
 GRANULARITIES = ("tensor", "channel", "token", "token_head", "group", "kivi")
 SPREADS = ("uniform", "pyramid", "adakv", "retrieval")
 SHARES = ("none", "minicache")
+_MOST_TOKENS = 1 << 22
+_LARGEST_GROUP = 1024
 BITS = {"int8": 8, "fp8": 8, "int4": 4, "int3": 3, "int2": 2}
 
 
@@ -106,6 +108,10 @@ def check(spec: KvSpec) -> None:
     _check_budget(spec)
     if spec.sinks < 0 or spec.recent < 1:
         raise UsageError("kv.sinks is at least 0 and kv.recent at least 1.")
+    if max(spec.sinks, spec.recent) > _MOST_TOKENS or not 0 < spec.group <= _LARGEST_GROUP:
+        raise UsageError(
+            f"kv.group is 1 to {_LARGEST_GROUP}, kv.sinks and kv.recent are at most {_MOST_TOKENS}."
+        )
     if spec.reindex and spec.quant != "none":
         raise UsageError(
             "kv.reindex=true moves keys to new positions, which packed ones cannot. Use kv.quant=none."

@@ -25,8 +25,11 @@ class Sampler:
             logits[self._eos_ids] = -np.inf
         if self._sampling.temperature == 0:
             return int(logits.argmax())
-        scaled = logits.astype(np.float64) / self._sampling.temperature
-        weights = np.exp(scaled - scaled.max())
+        wide = logits.astype(np.float64)
+        with np.errstate(
+            over="ignore"
+        ):  # near temperature 0 what is below the best becomes -inf, and e to it 0
+            weights = np.exp((wide - wide.max()) / self._sampling.temperature)
         weights /= weights.sum()
         if self._sampling.top_p < 1:
             return self._from_nucleus(weights)

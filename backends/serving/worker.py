@@ -40,6 +40,11 @@ def serve(engine: Engine, commands: CommandSocket) -> None:
                     engine.add(command.request_id, command.ids, command.sampling)
                 except ValueError as error:
                     outputs.append(RequestOutput(command.request_id, error=str(error)))
+                except Exception as error:  # a fault of ours, met by one request, is nobody else's end
+                    log.exception("request %d cannot be taken", command.request_id)
+                    outputs.append(
+                        RequestOutput(command.request_id, error=f"{type(error).__name__}: {error}")
+                    )
             else:
                 engine.cancel(command.request_id)
         if engine.has_work():

@@ -79,6 +79,7 @@ def driven(
     chunk: int = 16,
     running: int = 8,
     dynamic: bool = False,
+    eos_ids: tuple[int, ...] = (VOCABULARY - 1,),
     **changes: Any,
 ) -> Driven:
     """With a pool of so many pages. changes: of the default KV setting."""
@@ -89,9 +90,9 @@ def driven(
     admission = Dynamic(store, needs, attention) if dynamic else Static(store, needs)
     scheduler = Scheduler(store, attention, needs, admission, running, chunk)
     config = EngineConfig(
-        Path(), (VOCABULARY - 1,), "cpu", "f32", "f32", CONTEXT, running, pages * page, False, chunk, 1, 0
+        Path(), eos_ids, "cpu", "f32", "f32", CONTEXT, running, pages * page, False, chunk, 1, 0
     )
-    engine = KvCompressEngine(config, kv_spec(**changes), model, store, attention, scheduler)
+    engine = KvCompressEngine(config, kv_spec(**changes), model, store, attention, scheduler, VOCABULARY)
     return Driven(engine, store, scheduler, needs)
 
 

@@ -4,6 +4,8 @@
 A group of tokens takes whole chunks; where the page ends within it, the next page begins with a copy of its block.
 """
 
+from functools import lru_cache
+
 import numpy as np
 
 from backends.kvcompress.store.inner import inlined
@@ -113,13 +115,21 @@ def most_pages(layout: Layout, slots: int, evicts: bool) -> int:
     """
     if not layout.by_tokens:
         return -(-slots // layout.slots)
+    pages = _pages_of_groups(layout, slots // layout.share)
+    return min(slots, 2 * pages) if evicts else pages
+
+
+@lru_cache(4096)
+def _pages_of_groups(layout: Layout, groups: int) -> int:
+    """Asked for at every step, of few different numbers of groups."""
+    chunks, blocks, each = layout.slots // LANES, layout.page_blocks, layout.group_chunks
     pages = within = used = 0
-    for _ in range(slots // layout.share):
-        if within and used == layout.page_blocks:
+    for _ in range(groups):
+        if within and used == blocks:
             within = 0
         used += 1
-        for _ in range(layout.group_chunks):
+        for _ in range(each):
             if within == 0:
                 pages, used = pages + 1, 1
-            within = (within + 1) % (layout.slots // LANES)
-    return min(slots, 2 * pages) if evicts else pages
+            within = (within + 1) % chunks
+    return pages

@@ -80,10 +80,13 @@ class PagedStore:
         layout = self.layout_of(spec)
         if not self._unused:
             raise PoolFull
+        kernel = compiled.attend_kernel(layout, len(self._scratch))
+        exact = as_record(layout.exact, False, False)
+        packed = as_record(layout.packed, layout.rotate, spec.granularity == "token")
         row = self._unused.pop()
-        self._open[row] = (layout, compiled.attend_kernel(layout, len(self._scratch)))
-        self._layouts[row, EXACT] = as_record(layout.exact, False, False)
-        self._layouts[row, PACKED] = as_record(layout.packed, layout.rotate, spec.granularity == "token")
+        self._open[row] = (layout, kernel)
+        self._layouts[row, EXACT] = exact
+        self._layouts[row, PACKED] = packed
         self._book[row] = UNSET
         self._book[row, ..., COUNT : LIVE + 1] = 0
         return row

@@ -85,3 +85,8 @@ def test_log_probabilities_of_the_prompt_come_once_with_the_first_token():
     most = 1 - np.log(np.e + 5)
     assert first is None and values == pytest.approx([most, most - 1, most])
     assert told[1] is None
+
+
+def test_the_smallest_temperature_takes_the_most_probable_token():
+    logits = np.array([1, 5, 4.999, -np.inf], np.float32)
+    assert Sampler(sampling(temperature=1e-320), []).choose(logits, 0) == 1

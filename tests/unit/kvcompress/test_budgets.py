@@ -87,6 +87,15 @@ def test_a_pyramid_gives_early_layers_more_and_all_of_them_no_more_than_even(
     assert even * layers - layers <= sum(slots) <= even * layers + 1e-6 * tokens
 
 
+def test_the_last_layer_of_a_pyramid_holds_one_slot_however_it_is_rounded() -> None:
+    for layers in range(1, 81):
+        for tokens in range(1, 200):
+            least = allowance(tokens, layers, budget={"fraction": 0.05}, spread="pyramid").slots(
+                layers - 1, 1
+            )
+            assert least >= 1, (layers, tokens)
+
+
 @given(
     evict=st.sampled_from(EVICTING),
     spread=st.sampled_from(["uniform", "pyramid", "adakv", "retrieval"]),

@@ -164,6 +164,25 @@ def test_a_cancelled_request_frees_its_pages_at_once_and_changes_nobody_else(
     assert gauges[KV_RESERVED_BYTES] == one.store.pages * one.store.page_bytes
 
 
+def test_a_preempted_request_that_evicts_needs_no_more_than_before(model: Decoder) -> None:
+    """It reads its own answer again, as much of it as its budget left the first time."""
+    once = {"evict": "streaming_llm", "budget": {"tokens": 32}, "when": "prompt"}
+    half = {"evict": "h2o", "budget": {"fraction": 0.5}, "when": "prompt"}
+    for other in (once, half):
+        few = driven(model, pages=64, eos_ids=())  # nobody ends early, and nobody is certain not to
+        for number, (kv, answer) in enumerate(((None, 140), (once, 93), (other, 150))):
+            prompt = [(7 * number + place) % 90 for place in range(8)]
+            few.engine.add(number, prompt, sampling(answer, kv=kv, ignore_eos=False))
+        few.drain()
+        assert few.scheduler.preemptions >= 1
+        assert few.store.free_pages() == few.store.pages
+
+
+def test_a_token_that_the_model_lacks_is_refused(model: Decoder) -> None:
+    with pytest.raises(ValueError, match="Token 97 is beyond the model's vocabulary of 97"):
+        driven(model).engine.add(0, [1, 97], sampling(4))
+
+
 def test_what_can_never_fit_is_refused_in_one_sentence(model: Decoder) -> None:
     few = driven(model, pages=6 * 4)
     with pytest.raises(
@@ -184,6 +203,8 @@ def test_what_can_never_fit_is_refused_in_one_sentence(model: Decoder) -> None:
         ({"budget": 3}, "kv.budget holds one of fraction, tokens, bytes"),
         ({"evict": "h2o", "budget": {"fraction": True}}, "kv.budget.fraction=True must be a number"),
         ({"quant": "int4", "granularity": "group", "group": 7}, "group"),
+        ({"quant": "int4", "granularity": "channel", "group": 2**64 - 1}, "kv.group is 1 to"),
+        ({"quant": "int4", "recent": 2**64 - 1}, "kv.recent are at most"),
     ],
 )
 def test_a_bad_setting_of_a_request_is_refused_and_leaves_nothing(
