@@ -171,7 +171,7 @@ def _heed_mistakes(loop: asyncio.AbstractEventLoop, driver: Driver) -> list[str]
 
 
 def _write_whole(path: Path, data: bytes) -> None:
-    temporary = path.with_suffix(".part")
+    temporary = path.with_name(f"{path.name}.part")  # of this worker alone: their names differ in the suffix
     temporary.write_bytes(data)
     temporary.replace(path)
 

@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ import psutil
 import pytest
 
 from harness.client import Progress, measure
+from harness.client.__main__ import _write_whole
 from harness.load.options import LoadOptions
 from harness.records.schema import EVENT_COLUMNS, REQUEST_COLUMNS
 from tests.support.client_jobs import job, load, plan, quiet
@@ -154,3 +157,17 @@ for count, workers in ((250, 2), (100, 1), (250, 1)):
     fine, also_fine, refused = done.stdout.splitlines()
     assert fine.endswith("fine") and also_fine.endswith("fine")
     assert "ulimit -Hn" in refused and "load.workers" in refused and "300" in refused
+
+
+def test_workers_that_end_at_once_write_results_of_their_own(tmp_path: Path) -> None:
+    results = [tmp_path / name for name in ("measured.result", "measured.result.1", "measured.result.2")]
+    barrier = threading.Barrier(len(results))
+
+    def write(path: Path) -> None:
+        for length in range(200):
+            barrier.wait(timeout=60)
+            _write_whole(path, path.name.encode() * length)
+            assert path.read_bytes() == path.name.encode() * length
+
+    with ThreadPoolExecutor(len(results)) as threads:
+        list(threads.map(write, results))
