@@ -448,7 +448,9 @@ def test_packed_slots_take_what_codes_and_scales_take(packing: KvSpec) -> None:
     wanted = packed_bytes(packing, count, HEADS, DIM) / (count * HEADS)
     least, most = slot_bytes(store.held_bytes(row), count, store)
     assert most >= wanted
-    assert least <= (wanted + 12) * 1.25  # few values a head: a page ends further from a whole number of slots
+    assert (
+        least <= (wanted + 12) * 1.25
+    )  # few values a head: a page ends further from a whole number of slots
     assert store.held_pages(row) <= store.pages_for(packing, 0, count) * HEADS * LAYERS
 
 
