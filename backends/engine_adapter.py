@@ -178,6 +178,12 @@ class EngineAdapter:
                 f"Choose {' or '.join(choices)}."
             )
 
+    def check_one_device(self) -> None:
+        """Raise UsageError where the model is to be spread over several devices, for an engine that uses one."""
+        ranks = self.options.tensor_parallel
+        if ranks not in (None, 1):
+            raise UsageError(f"backend.tensor_parallel={ranks}: {self.shown} runs on one device; use 1.")
+
     def check_one_gpu(self) -> None:
         """Raise UsageError where a single GPU is named (cuda.1) for a model that is to be spread over several."""
         device, ranks = self.options.device or "", self.options.tensor_parallel or 1

@@ -70,10 +70,7 @@ class KvCompressBackend(EngineAdapter):
                 "backend.prefix_cache=true cannot be honoured: entries are evicted and packed for each request "
                 "by itself, so none are shared. Use false."
             )
-        if options.tensor_parallel not in (None, 1):
-            raise UsageError(
-                f"backend.tensor_parallel={options.tensor_parallel}: kvcompress runs on one device; use 1."
-            )
+        self.check_one_device()
         if self.device_kind == "cuda" and not nvidia_gpu_here():
             raise UsageError(f"backend.device={options.device}: this machine shows no NVIDIA GPU. Use cpu.")
         self.one_of("kernel", ("torch",) if self.device_kind == "cuda" else KERNELS)

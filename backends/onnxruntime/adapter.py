@@ -83,10 +83,7 @@ class OnnxRuntimeBackend(EngineAdapter):
             raise UsageError(
                 "backend.prefix_cache=true cannot be honoured: ONNX Runtime keeps no prefixes. Use false."
             )
-        if options.tensor_parallel not in (None, 1):
-            raise UsageError(
-                f"backend.tensor_parallel={options.tensor_parallel}: ONNX Runtime runs on one device; use 1."
-            )
+        self.check_one_device()
         if self.device_kind == "cuda" and not nvidia_gpu_here():
             raise UsageError(f"backend.device={options.device}: this machine shows no NVIDIA GPU. Use cpu.")
         schemes = SCHEMES.get(options.kv_dtype or "", ())

@@ -68,7 +68,7 @@ def export(model: ModelFiles, weight_dtype: str, scheme: str | None, provider: s
                 "The model has to be exported for ONNX Runtime, and the converter's environment is not there. Type: "
                 "python -m harness.engines action=install engine=onnxruntime (or add backend.install=true)"
             )
-        kv = f"{scheme}.c{_CALIBRATED}" if scheme else _PLAIN_KV[provider]
+        kv = scheme or _PLAIN_KV[provider]
         options = [] if scheme is None else _calibrated(model, scheme, folder, say)
         command = [
             "-i",

@@ -62,10 +62,7 @@ class OpenVinoBackend(EngineAdapter):
     def check_options(self, model: ModelFiles) -> None:
         """One device, a step that holds every request, a pool that holds one, eviction and weights it can do."""
         options = self.options
-        if options.tensor_parallel not in (None, 1):
-            raise UsageError(
-                f"backend.tensor_parallel={options.tensor_parallel}: OpenVINO runs on one device; use 1."
-            )
+        self.check_one_device()
         if (options.prefill_chunk or 0) < (options.max_running or 0):
             raise UsageError(
                 f"backend.prefill_chunk={options.prefill_chunk} tokens a step are too few for "

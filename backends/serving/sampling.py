@@ -26,9 +26,8 @@ class Sampler:
         if self._sampling.temperature == 0:
             return int(logits.argmax())
         wide = logits.astype(np.float64)
-        with np.errstate(
-            over="ignore"
-        ):  # near temperature 0 what is below the best becomes -inf, and e to it 0
+        # Near temperature 0 what is below the best becomes -inf, and e to that 0.
+        with np.errstate(over="ignore"):
             weights = np.exp((wide - wide.max()) / self._sampling.temperature)
         weights /= weights.sum()
         if self._sampling.top_p < 1:

@@ -10,10 +10,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from backends.process import EngineProcess, free_port, wait_ready
 from harness.core.model_store import ModelFiles, ModelSource, resolve
 from tests.support.backends import openvino
-from tests.support.served import Served
+from tests.support.served import Served, serving
 
 _SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
@@ -33,16 +32,13 @@ def serve(model: ModelFiles) -> Callable[..., Any]:
     """Starts a server with the options given, and ends it."""
 
     @contextmanager
-    def serving(log: Path, **options: Any) -> Iterator[Served]:
+    def starting(log: Path, **options: Any) -> Iterator[Served]:
         backend = openvino(**options)
         backend.check(model)
-        port = free_port()
-        with EngineProcess.start(backend.launch(model, port, 2), log) as process:
-            endpoint = backend.endpoint(model, port)
-            wait_ready(endpoint, backend, process, 120)
-            yield Served(process, backend, endpoint.base_url)
+        with serving(backend, model, log) as running:
+            yield running
 
-    return serving
+    return starting
 
 
 @pytest.fixture(scope="session")

@@ -9,14 +9,13 @@ from typing import Any
 import aiohttp
 import pytest
 
-from backends.process import EngineProcess, free_port, wait_ready
 from harness.core.errors import EngineError
 from harness.core.metric_names import KV_USED_BYTES
 from harness.core.model_store import ModelFiles
 from tests.support.backends import kvcompress
 from tests.support.completions import stream, whole
 from tests.support.model import embedded_model
-from tests.support.served import Served
+from tests.support.served import Served, serving
 
 pytestmark = pytest.mark.engine
 _COMPLETIONS = "/v1/completions"
@@ -39,12 +38,8 @@ def served(model: ModelFiles, tmp_path_factory: pytest.TempPathFactory) -> Itera
     except EngineError as error:
         pytest.fail(f"the engine suite lacks kvcompress. {error}", pytrace=False)
     backend.prepare(model, print)
-    port = free_port()
-    log = tmp_path_factory.mktemp("kvcompress") / "engine.log"
-    with EngineProcess.start(backend.launch(model, port, 2), log) as process:
-        endpoint = backend.endpoint(model, port)
-        wait_ready(endpoint, backend, process, 120)
-        yield Served(process, backend, endpoint.base_url)
+    with serving(backend, model, tmp_path_factory.mktemp("kvcompress") / "engine.log") as running:
+        yield running
 
 
 @pytest.fixture
