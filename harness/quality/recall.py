@@ -140,8 +140,9 @@ def recall(
 ) -> dict[str, Any]:
     """Ask for every item and summarise; `on_item(done, of)` is told the progress.
 
-    Returns recall (0 to 1) with its 95 % interval (Wilson 1927), recall_log_prob (mean over items of the code's
-    summed natural log-probability; None without a route), recall_items, and both figures by length and depth.
+    Returns recall (0 to 1) with its 95 % interval (Wilson 1927), recall_chance (0: nobody guesses five digits),
+    recall_log_prob (mean over items of the code's summed natural log-probability; None without a route),
+    recall_items, and both figures by length and depth.
     """
     right, sums = [], []
     for done, item in enumerate(items):
@@ -156,6 +157,7 @@ def recall(
     return {
         "recall": sum(right) / len(right),
         "recall_interval": _wilson(sum(right), len(right)),
+        "recall_chance": 0.0,
         "recall_log_prob": float(np.mean(sums)) if sums else None,
         "recall_items": len(items),
         "recall_cells": [

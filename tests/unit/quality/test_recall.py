@@ -66,7 +66,7 @@ def test_right_answers_and_log_probabilities_are_counted_by_cell():
 
     result = recall(items, lambda ids, tokens: next(answers), log_probs)
     assert (result["recall"], result["recall_items"], result["recall_right"]) == (0.5, 4, [1, 1, 0, 0])
-    assert result["recall_log_prob"] == -1.5
+    assert (result["recall_log_prob"], result["recall_chance"]) == (-1.5, 0.0)
     assert [(c["length"], c["right"], c["of"]) for c in result["recall_cells"]] == [(100, 2, 2), (200, 0, 2)]
     # Wilson (1927), worked by hand for 2 of 4 with z = 1.959964.
     z2 = 1.959963985**2
