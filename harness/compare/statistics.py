@@ -10,7 +10,6 @@ from math import comb, inf
 from statistics import median
 
 import numpy as np
-from scipy.stats import mannwhitneyu
 
 FEWEST_RUNS = 5  # a side, below which no verdict is given
 _RESAMPLES = 4000
@@ -66,6 +65,8 @@ def _drawn_medians(runs: Sequence[Sequence[float]], draws: np.random.Generator) 
 
 def p_value(baseline: Sequence[float], candidate: Sequence[float]) -> float:
     """Two-sided exact Mann-Whitney U test over runs (Mann and Whitney 1947); normal approximation with ties."""
+    from scipy.stats import mannwhitneyu  # takes half a second to import, and few reports compare
+
     if len({*baseline, *candidate}) == 1:
         return 1.0
     return float(mannwhitneyu(baseline, candidate, alternative="two-sided").pvalue)

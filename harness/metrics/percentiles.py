@@ -44,19 +44,25 @@ def percentile_interval(values: Sequence[float] | Values, q: float) -> tuple[flo
 
     None where `percentile` is None, or where the sample is too small for two such ranks to exist.
     """
-    from scipy.stats import binom
-
     sample = np.sort(defined(values))
     n = len(sample)
     if n < FEWEST_SAMPLES.get(q, 1):
         return None
     tail = (1 - _CONFIDENCE) / 2
     # P(lower rank < B ≤ upper rank) ≥ 0.95 for B ~ Binomial(n, q), ranks counted from 1
-    lower = int(binom.ppf(tail, n, q / 100))
-    upper = int(binom.ppf(1 - tail, n, q / 100)) + 1
+    lower = _binomial_quantile(tail, n, q / 100)
+    upper = _binomial_quantile(1 - tail, n, q / 100) + 1
     if lower < 1 or upper > n:
         return None
     return float(sample[lower - 1]), float(sample[upper - 1])
+
+
+def _binomial_quantile(share: float, n: int, p: float) -> int:
+    """The least k with P(B ≤ k) ≥ share for B ~ Binomial(n, p)."""
+    from scipy.special import bdtr, bdtrik  # scipy.stats takes half a second to import
+
+    k = math.ceil(bdtrik(share, n, p))
+    return k - 1 if k > 0 and bdtr(k - 1, n, p) >= share else k
 
 
 def describe(values: Sequence[float] | Values) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import binomtest
 
 from harness.core.errors import UsageError
 from harness.core.tokenizer import Tokenizer
@@ -183,5 +182,7 @@ def _cells(items: Sequence[Item]) -> dict[tuple[int, float], list[int]]:
 
 
 def _wilson(hits: int, of: int) -> list[float]:
+    from scipy.stats import binomtest  # takes longer to import than all else that a run starts with
+
     interval = binomtest(hits, of).proportion_ci(0.95, method="wilson")
     return [float(interval.low), float(interval.high)]
