@@ -4,6 +4,7 @@ Types and the shape live here; every default value lives in conf/. Importing thi
 loads no engine.
 """
 
+import math
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -156,6 +157,11 @@ def typed(composed: DictConfig) -> Config:
             raise UsageError(f"{key}={value}: must be at least {least}.")
     if not config.results_dir.strip():
         raise UsageError("results_dir= is empty. Name a folder, such as results_dir=results.")
+    price = config.hardware.price_per_hour
+    if price is not None and not 0 < price < math.inf:
+        raise UsageError(
+            f"hardware.price_per_hour={price:g}: a price is above 0; null leaves cost out of the figures."
+        )
     for key, limit in vars(config.slo).items():
         if isinstance(limit, float) and limit <= 0:
             raise UsageError(

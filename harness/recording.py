@@ -21,7 +21,7 @@ from harness.core.tokenizer import Tokenizer
 from harness.cores import CoreShares
 from harness.fingerprint import fingerprint
 from harness.load.options import LoadOptions
-from harness.metrics.cost import cost_summary
+from harness.metrics.cost import concurrent_users, cost_summary
 from harness.metrics.slo import SloOptions
 from harness.metrics.summary import summarise
 from harness.metrics.window import NS_PER_S, Window
@@ -116,7 +116,8 @@ def figures(
         frame = telemetry if telemetry is not None else Sampler([]).frame()
         summary = summarise(requests, events, frame, window, slo)
         summary["quality"] = findings.quality
-        summary["cost"] = cost_summary(summary, hardware.price_per_hour, hardware.currency)
+        users = concurrent_users(window.to_record(), summary)
+        summary["cost"] = cost_summary(summary, hardware.price_per_hour, hardware.currency, users)
         evidence = Evidence(
             requests=requests,
             events=events,

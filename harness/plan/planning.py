@@ -124,7 +124,7 @@ def cost_of(setting: Setting, bounds: Speeds | None) -> dict[str, Any]:
     if bounds is None or bounds.tokens_per_s is None:
         return {}
     rates = {"output_tokens_per_s": bounds.tokens_per_s, "requests_per_s": bounds.requests_per_s}
-    return cost_summary(rates, setting.price_per_hour, setting.hardware.currency)
+    return cost_summary(rates, setting.price_per_hour, setting.hardware.currency, bounds.users)
 
 
 def _row(setting: Setting, wish: Wish, context: int) -> Row:

@@ -7,7 +7,7 @@ from harness.plan.planning import Plan
 from harness.plan.precision import Precision
 from harness.plan.roofline import Speeds
 from harness.plan.setting import Setting
-from harness.report.values import MISSING, duration, memory, number, percent
+from harness.report.values import MISSING, duration, memory, money, number, percent
 
 _MS = 1000
 
@@ -110,12 +110,13 @@ def _speed_facts(bounds: Speeds, plan: Plan, comparisons: Sequence[Comparison]) 
 
 def _cost_words(plan: Plan) -> str:
     price = f"{plan.setting.price_per_hour:.4g} {plan.cost['currency']} an hour"
-    return f"a million tokens; {cost(plan.cost['per_query'], plan)} a query, at {price}"
+    query, user = (cost(plan.cost[key], plan) for key in ("per_query", "per_user_hour"))
+    return f"a million tokens; {query} a query, {user} a user-hour, at {price}"
 
 
 def cost(amount: float | None, plan: Plan) -> str:
     """An amount with its currency."""
-    return MISSING if amount is None else f"{number(amount)} {plan.setting.hardware.currency}"
+    return MISSING if amount is None else f"{money(amount)} {plan.setting.hardware.currency}"
 
 
 def comparison_lines(comparisons: Sequence[Comparison]) -> list[str]:

@@ -15,6 +15,11 @@ GLOSSARY = (
         "Tokens that arrived inside the measured window, of all requests together, per second.",
     ),
     ("Requests/s", "Successful requests that ended inside the measured window, per second."),
+    (
+        "Cost",
+        "Price of the machine for an hour, over the million output tokens and the queries that it answers in one; "
+        "of a user-hour: over the users served at once.",
+    ),
     ("Measured window", "From the first measured request being due to the last end, or to the set duration."),
     ("KV per request", "KV cache in use divided by running requests, averaged over samples."),
     (

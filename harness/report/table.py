@@ -1,11 +1,11 @@
 """The table of the runs: which figures it shows, and which of them a failed check spoils."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.records.paths import pick
 from harness.records.reader import Run
-from harness.report.values import MISSING, memory, number, percent, two_decimals
+from harness.report.values import MISSING, memory, money, number, percent, two_decimals
 
 Format = Callable[[float | None], str]
 
@@ -15,6 +15,7 @@ class Column:
     """One column. paths: keys of the summary, shown with a slash between them. unit: below the heading.
 
     interval: key of a pair [low, high] that is shown behind the figure. optional: left out where no run has it.
+    made_of: keys that the figure is computed from: what spoils one of them spoils it.
     """
 
     heading: str
@@ -23,6 +24,7 @@ class Column:
     shown: Format = number
     interval: str | None = None
     optional: bool = False
+    made_of: tuple[str, ...] = ()
 
 
 COLUMNS = (
@@ -33,6 +35,14 @@ COLUMNS = (
     Column("Output", "tokens/s", ("output_tokens_per_s",)),
     Column("Requests", "per s", ("requests_per_s",)),
     Column("Within SLO", "share of requests", ("slo_attainment",), percent, optional=True),
+    Column(
+        "Cost",
+        "million tokens / query / user-hour",
+        ("cost.per_million_output_tokens", "cost.per_query", "cost.per_user_hour"),
+        money,
+        optional=True,
+        made_of=("output_tokens_per_s", "requests_per_s"),
+    ),
     Column("KV per request", "", ("memory.kv_per_request_bytes",), memory),
     Column("Peak memory", "engine", ("memory.peak_process_bytes",), memory),
     Column(
@@ -56,9 +66,12 @@ COLUMNS = (
 
 
 def columns_for(runs: Sequence[Run]) -> tuple[Column, ...]:
-    """COLUMNS without the optional ones that no run has a figure for."""
+    """COLUMNS without the optional ones that no run has a figure for; the one of cost names the currency."""
+    currencies = {str(found) for run in runs if (found := pick(run.summary, "cost.currency"))}
     return tuple(
-        column
+        replace(column, heading=f"Cost, {' or '.join(sorted(currencies))}")
+        if column.heading == "Cost" and currencies
+        else column
         for column in COLUMNS
         if not column.optional
         or any(pick(run.summary, path) is not None for run in runs for path in column.paths)
@@ -85,7 +98,7 @@ def cells(run: Run, columns: Sequence[Column]) -> list[Cell]:
         interval = pick(run.summary, column.interval) if column.interval else None
         if known and interval:
             text += f" ({number(interval[0])}–{number(interval[1])})"
-        spoilt = spoiling(run, column.paths) if known else ()
+        spoilt = spoiling(run, (*column.paths, *column.made_of)) if known else ()
         result.append(Cell(column.heading, column.unit, text, spoilt))
     return result
 

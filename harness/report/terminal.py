@@ -8,7 +8,7 @@ from harness.records.reader import Run
 from harness.report.answer import one_sentence
 from harness.report.labels import labels
 from harness.report.table import error_count, failed_checks, spoiling
-from harness.report.values import against_limit, number, percent, two_decimals
+from harness.report.values import against_limit, money, number, percent, two_decimals
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -18,7 +18,14 @@ __all__ = ["advice", "one_sentence", "summary_table"]
 
 _COLUMNS = (("TTFT ms\np50–p95", "ttft_ms"), ("TPOT ms\np50–p95", "tpot_ms"))
 # Shown where a run has them.
-_EXTRAS = (("SLO", "slo_attainment", percent), ("PPL", "quality.perplexity", two_decimals))
+_COST = "cost.per_million_output_tokens"
+_EXTRAS = (
+    ("SLO", "slo_attainment", percent),
+    ("PPL", "quality.perplexity", two_decimals),
+    ("cost\n/M tok", _COST, money),
+)
+# What a figure is computed from, and so spoilt by.
+_MADE_OF = {_COST: "output_tokens_per_s"}
 
 
 def summary_table(runs: Sequence[Run]) -> "Table":
@@ -75,7 +82,7 @@ def _spread(run: Run, key: str) -> str:
 def _figure(run: Run, text: str, key: str) -> "Text":
     from rich.text import Text
 
-    return Text(f"{text} ✗", style="red") if spoiling(run, [key]) else Text(text)
+    return Text(f"{text} ✗", style="red") if spoiling(run, [key, _MADE_OF.get(key, key)]) else Text(text)
 
 
 def _checks(run: Run) -> "Text":

@@ -1,5 +1,6 @@
 """Numbers as people read them: three significant digits, one unit, a dash for what is not known."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,13 @@ def number(value: float | None) -> str:
     if size >= 99.95:
         return f"{value:,.0f}"
     return f"{value:.1f}" if size >= 9.995 else f"{value:.2f}" if size >= 0.995 else f"{value:.3g}"
+
+
+def money(amount: float | None) -> str:
+    """Three digits, never an exponent, which nobody reads as a price: 1,234; 12.3; 0.900; 0.0000123."""
+    if amount is None or not 0 < abs(amount) < 0.995:
+        return number(amount)
+    return f"{amount:.{2 - math.floor(math.log10(abs(amount)))}f}"
 
 
 def duration(milliseconds: float | None) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from harness.calibrate.kept import Capacity
+from harness.metrics.cost import concurrent_users, cost_summary
 from harness.metrics.summary import summarise
 from harness.metrics.window import Window, measured_window
 from harness.records.frames import typed
@@ -77,9 +78,13 @@ def write_run(
     evidence: dict[str, Any] | None = None,
     config: dict[str, Any] | None = None,
     fingerprint: dict[str, Any] | None = None,
+    price: float | None = None,
     **keys: Any,
 ) -> Path:
-    """Write a run as the harness would; `config`, `fingerprint` and `keys` replace what is in run.json."""
+    """Write a run as the harness would, at a `price` per hour in USD.
+
+    `config`, `fingerprint` and `keys` replace what is in run.json.
+    """
     schedule = schedule or Schedule()
     requests, events, telemetry = tables(schedule)
     window = measured_window(requests, concurrency=schedule.slots)
@@ -87,9 +92,15 @@ def write_run(
     summary = summarise(requests, events, telemetry, window, None)
     if perplexity is not None:
         summary["quality"] = {"perplexity": perplexity, "bits_per_byte": 0.93}
+    priced = {"hardware": {"name": "auto", "price_per_hour": price, "currency": "USD"}}
+    if price is not None:
+        users = concurrent_users(window.to_record(), summary)
+        summary["cost"] = cost_summary(summary, price, "USD", users)
     record = {
         "started_at": "2026-11-30T04:25:01+00:00",
-        "config": _config(schedule, backend, workload) | (config or {}),
+        "config": _config(schedule, backend, workload)
+        | (priced if price is not None else {})
+        | (config or {}),
         "fingerprint": _fingerprint(schedule, workload) | (fingerprint or {}),
         "summary": summary,
         "validity": evaluate(evidence_of(requests, events, telemetry, window, **(evidence or {}))),

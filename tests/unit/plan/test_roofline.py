@@ -111,6 +111,7 @@ def test_cost_is_price_over_tokens():
     cost = cost_of(s, made)
     assert cost["per_million_output_tokens"] == pytest.approx(2 * 1e-3 * 1e6 / made.tokens_per_s)
     assert cost["per_query"] == pytest.approx(2e-3 / made.requests_per_s)
+    assert cost["per_user_hour"] == pytest.approx(2 * 3.6 / made.users)
 
 
 @settings(deadline=None, max_examples=30)

@@ -192,6 +192,16 @@ def test_columns_without_any_figure_are_left_out(tmp_path: Path):
     assert shown["Perplexity"] == "16.50 (15.0–18.0)"
 
 
+def test_cost_stands_with_its_currency_and_is_spoilt_with_the_rate(tmp_path: Path):
+    write_run(tmp_path, "r1", Schedule(requests=8), price=3.6)  # too few requests to trust the rate
+    run = read_run("r1", tmp_path)
+    (cell,) = [cell for cell in cells(run, columns_for([run])) if "Cost" in cell.heading]
+    assert cell.heading == "Cost, USD"
+    assert cell.text.startswith(f"{3.6 / 3600 * 1e6 / run.summary['output_tokens_per_s']:.2f} / ")
+    assert cell.text.endswith(" / 0.900")  # 3.60 an hour among 4 users
+    assert cell.spoilt_by
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

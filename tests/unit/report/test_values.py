@@ -1,7 +1,7 @@
 import pytest
 
 from harness.records.paths import pick
-from harness.report.values import MISSING, duration, flatten, listed, memory, number
+from harness.report.values import MISSING, duration, flatten, listed, memory, money, number
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,21 @@ from harness.report.values import MISSING, duration, flatten, listed, memory, nu
 )
 def test_three_significant_digits_and_a_dash_for_the_unknown(value: float | None, text: str):
     assert number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [
+        (None, MISSING),
+        (0, "0"),
+        (1234.5, "1,234"),
+        (0.9, "0.900"),
+        (0.0123456, "0.0123"),
+        (1.234e-5, "0.0000123"),
+    ],
+)
+def test_prices_are_never_written_with_an_exponent(amount: float | None, text: str):
+    assert money(amount) == text
 
 
 @pytest.mark.parametrize(

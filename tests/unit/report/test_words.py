@@ -30,6 +30,14 @@ def runs(tmp_path: Path) -> list[Run]:
     return [read_run("r1", tmp_path), read_run("r2", tmp_path)]
 
 
+def test_the_terminals_table_has_the_cost_where_there_is_a_price(runs: list[Run], tmp_path: Path):
+    assert "cost" not in printed(runs)
+    write_run(tmp_path, "r3", price=3.6)
+    priced = read_run("r3", tmp_path)
+    amount = priced.summary["cost"]["per_million_output_tokens"]
+    assert f" {amount:.2f} " in printed([*runs, priced])
+
+
 def test_labels_say_what_tells_runs_apart(runs: list[Run]):
     assert labels(runs) == {"r1": "kv_dtype=f16", "r2": "kv_dtype=int8"}
     assert differing_options(runs) == ["backend.kv_dtype"]
