@@ -9,8 +9,8 @@ from backends.engine_adapter import EngineAdapter, check_pool
 from backends.environment import Recipe
 from backends.exposition import own_metrics
 from backends.gpu import nvidia_gpu_here
+from backends.kvcompress.combinations import Holder, check_together
 from backends.kvcompress.options import KERNELS, SCHEDULERS, KvCompressOptions, own_settings
-from backends.kvcompress.policies import check_policy
 from backends.kvcompress.spec import from_mapping
 from harness.core.errors import UsageError
 from harness.core.hf_layout import hf_folder
@@ -76,11 +76,7 @@ class KvCompressBackend(EngineAdapter):
         self.one_of("kernel", ("torch",) if self.device_kind == "cuda" else KERNELS)
         self.one_of("scheduler", SCHEDULERS)
         spec = from_mapping(asdict(self._own.kv))
-        check_policy(spec.evict)
-        if spec.share != "none" and self._own.kernel != "torch":
-            raise UsageError(
-                f"backend.kv.share={spec.share} cannot be honoured by the compiled kernel. Add backend.kernel=torch."
-            )
+        check_together(spec, Holder(model.geometry.head_dim, self._own.kernel == "compiled"))
         if not spec.budget.given and spec.quant == "none":
             check_pool(options, model.geometry.kv_bytes_per_token(options.kv_dtype or ""))
 
@@ -91,7 +87,10 @@ class KvCompressBackend(EngineAdapter):
 
     def launch_command(self, model: ModelFiles, port: int, threads: int) -> LaunchSpec:
         """The serving room's command in the engine's environment."""
-        loaded = {**common_options(self.options, threads), "own": own_settings(self._own)}
+        loaded = {
+            **common_options(self.options, threads),
+            "own": own_settings(self._own, model.geometry.head_dim),
+        }
         return serving_command(self.python(), self.options, model, hf_folder(model), port, loaded)
 
     def common_metrics(self, exposition: str) -> dict[str, float]:

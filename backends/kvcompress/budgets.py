@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
+from backends.kvcompress.combinations import SHARED_BY_TOKENS, check_holes
 from backends.kvcompress.contracts import KvStore
 from backends.kvcompress.spec import KvSpec
 from harness.core.errors import UsageError
@@ -13,10 +14,6 @@ PACKED_TOGETHER = 8  # tokens that became older than `recent` while decoding, wh
 MARGIN = 32  # most slots that an eviction while decoding goes below the budget, so that few steps evict
 PYRAMID = 20  # PyramidKV's beta: the last layer has 1/20 of an even share (Cai et al. 2024, arXiv 2406.02069)
 FLOOR_OF_OTHERS = 0.25  # of an even share, which retrieval heads leave to each of the others
-_SHARED_BY_TOKENS = (
-    "channel",
-    "kivi",
-)  # granularities at which neighbouring tokens share a scale, and a page
 _TABLE_ENTRY = 8  # most bytes that a page takes in the tables of a store
 _MOST_TOKENS = 1 << 22
 
@@ -33,13 +30,8 @@ def exact_slots(spec: KvSpec, slots: int) -> int:
     """Of so many slots of a head, the most that are not packed."""
     if spec.quant == "none":
         return slots
-    waiting = spec.group - 1 if spec.granularity in _SHARED_BY_TOKENS else 0
+    waiting = spec.group - 1 if spec.granularity in SHARED_BY_TOKENS else 0
     return min(slots, spec.sinks + spec.recent + PACKED_TOGETHER + waiting)
-
-
-def leaves_holes(spec: KvSpec) -> bool:
-    """Whether a page stays held until the last of its slots is evicted."""
-    return spec.quant != "none" and spec.granularity in _SHARED_BY_TOKENS
 
 
 def most_pages(pages_for: Callable[[KvSpec, int, int], int], spec: KvSpec, slots: int) -> int:
@@ -55,11 +47,7 @@ def slots_within(bytes_: int, spec: KvSpec, store: KvStore, shape: Shape, tables
 
     Raises UsageError where not even one slot fits, and where evicted slots leave holes in the pages.
     """
-    if leaves_holes(spec):
-        raise UsageError(
-            f"kv.budget.bytes cannot be held to with kv.granularity={spec.granularity}, whose evicted slots leave "
-            "holes. Use kv.granularity=token_head, or kv.budget.tokens or .fraction."
-        )
+    check_holes(spec)
     heads = shape.layers * shape.heads
     cost = store.page_bytes + _TABLE_ENTRY
 

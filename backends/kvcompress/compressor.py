@@ -11,6 +11,7 @@ from functools import cache
 import torch
 
 from backends.kvcompress.budgets import PACKED_TOGETHER, Allowance, Shape, below, slots_within
+from backends.kvcompress.combinations import check_positions
 from backends.kvcompress.contracts import KvStore, LayerView, Rope, Slots
 from backends.kvcompress.held_request import HeldRequest
 from backends.kvcompress.policies import policy
@@ -37,13 +38,7 @@ class Compressor:
     def open(self, spec: KvSpec, prompt: int) -> HeldRequest:
         """A row for a request. Raises UsageError for an unknown policy and for what does not go together."""
         method = policy(spec.evict)
-        if spec.reindex and (
-            method.window or method.attention is not None or spec.spread in ("adakv", "retrieval")
-        ):
-            raise UsageError(
-                "kv.reindex=true goes with policies that read no queries, such as streaming_llm, and with "
-                "kv.spread=uniform or pyramid."
-            )
+        check_positions(spec)
         row = self._store.open(spec)
         try:
             allowance = self._allowance(spec, prompt, row)

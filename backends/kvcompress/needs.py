@@ -3,7 +3,8 @@
 from dataclasses import replace
 from functools import lru_cache
 
-from backends.kvcompress.budgets import Allowance, Shape, leaves_holes, most_pages, slots_within
+from backends.kvcompress.budgets import Allowance, Shape, most_pages, slots_within
+from backends.kvcompress.combinations import leaves_holes
 from backends.kvcompress.contracts import KvStore
 from backends.kvcompress.spec import KvSpec
 

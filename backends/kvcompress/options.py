@@ -53,11 +53,12 @@ class KvCompressOptions(EngineOptions):
     scheduler: str = MISSING
 
 
-def own_settings(options: KvCompressOptions) -> dict[str, Any]:
-    """`backends.serving.engine.EngineConfig.own` of this engine."""
+def own_settings(options: KvCompressOptions, head_dim: int) -> dict[str, Any]:
+    """`backends.serving.engine.EngineConfig.own` of this engine. head_dim: values of one of the model's heads."""
     return {
         "kv": asdict(options.kv),
         "kernel": options.kernel,
         "scheduler": options.scheduler,
         "weight_dtype": options.weight_dtype,
+        "head_dim": head_dim,
     }

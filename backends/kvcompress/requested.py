@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from backends.kvcompress.policies import check_policy
+from backends.kvcompress.combinations import Holder, check_together
 from backends.kvcompress.spec import KvSpec, from_mapping
 from backends.serving.engine import EngineConfig
 from harness.core.errors import UsageError
@@ -18,5 +18,6 @@ def default_spec(config: EngineConfig) -> KvSpec:
 
 
 def check_kv(config: EngineConfig, wanted: Mapping[str, Any]) -> None:
-    """Raises UsageError where the `kv` object of a request cannot be."""
-    check_policy(default_spec(config).changed(wanted).evict)
+    """Raises UsageError where the `kv` object of a request cannot be on this model."""
+    own = config.own or {}
+    check_together(default_spec(config).changed(wanted), Holder(own["head_dim"], own["kernel"] == "compiled"))

@@ -11,11 +11,12 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from backends.kvcompress.combinations import Holder, check_layout
 from backends.kvcompress.contracts import PoolFull, Slots
 from backends.kvcompress.quant.formats import Scales
 from backends.kvcompress.quant.minicache import lower_of
 from backends.kvcompress.quant.sharing import by_groups_of_tokens, group_numbers
-from backends.kvcompress.quant.slots import check_layout, dequantise, quantise
+from backends.kvcompress.quant.slots import dequantise, quantise
 from backends.kvcompress.spec import KvSpec
 from backends.kvcompress.store_torch_pool import empty_pool, slot_bytes
 from backends.kvcompress.store_torch_shared import SharedSlots, joined, share
@@ -53,7 +54,7 @@ class TorchStore:
 
     def open(self, spec: KvSpec) -> int:
         """Raises UsageError where heads of this size cannot be packed as the spec says."""
-        check_layout(spec, self.head_dim, shares=True)
+        check_layout(spec, Holder(self.head_dim, compiled=False))
         number = next(n for n in range(len(self._rows) + 1) if n not in self._rows)
         self._rows[number] = Row(spec, self.layers, self.heads)
         return number

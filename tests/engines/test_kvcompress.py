@@ -105,6 +105,7 @@ async def test_what_a_request_holds_is_what_its_setting_leaves(
         ({"evict": "h2oo", "budget": {"tokens": 4}}, "kv.evict=h2oo is unknown"),
         ({"evict": "h2o"}, "kv.evict=h2o needs a budget"),
         ({"quants": "int4"}, "kv does not know quants"),
+        ({"quant": "int4", "granularity": "group", "group": 48}, "does not divide the 64 values of a head"),
     ],
 )
 async def test_a_wrong_setting_is_a_400_with_one_sentence(

@@ -27,6 +27,9 @@ POLICIES: dict[str, str] = {
     "random": "random:Random",
 }
 
+# Policies that a model's turned positions do not mislead (`contracts.Policy.window` and `.attention` tell the same).
+READ_NO_QUERIES = ("none", "streaming_llm", "knorm", "keydiff", "lagkv", "random")
+
 
 def check_policy(name: str) -> None:
     """Raises UsageError, naming the choices, where there is none of that name."""

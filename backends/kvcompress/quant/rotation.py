@@ -13,11 +13,6 @@ import torch
 _SEED = 20261130
 
 
-def can_rotate(head_dim: int) -> bool:
-    """A Hadamard matrix is made for powers of two only."""
-    return head_dim > 0 and head_dim & (head_dim - 1) == 0
-
-
 @lru_cache
 def _signs(head_dim: int) -> tuple[float, ...]:
     random = Random(_SEED)  # random() is the one stream that Python promises to keep

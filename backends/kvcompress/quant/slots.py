@@ -5,10 +5,9 @@ from dataclasses import dataclass
 import torch
 
 from backends.kvcompress.quant.formats import Format, Scales, decode, encode, fit, format_of
-from backends.kvcompress.quant.rotation import can_rotate, rotate, rotate_back
+from backends.kvcompress.quant.rotation import rotate, rotate_back
 from backends.kvcompress.quant.sharing import granularity_of, shares
 from backends.kvcompress.spec import KvSpec
-from harness.core.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,29 +19,6 @@ class Quantised:
     shares: torch.Tensor
     form: Format
     rotated: bool
-
-
-def check_layout(spec: KvSpec, head_dim: int, shares: bool = False) -> None:
-    """Raises UsageError for what heads of this size cannot be packed to, and for what a store that does not share
-    between layers (`shares`), or no store, can hold."""
-    if spec.share != "none" and not shares:
-        raise UsageError(
-            f"kv.share={spec.share} is not held by the compiled store. Use backend.kernel=torch or kv.share=none."
-        )
-    if spec.share != "none" and spec.evict != "none":
-        raise UsageError(f"kv.share={spec.share} keeps every token. Use kv.evict=none.")
-    if spec.quant == "none":
-        return
-    if spec.rotate and not can_rotate(head_dim):
-        raise UsageError(
-            f"kv.rotate=true needs heads of a power of two, this model's have {head_dim} values. Use kv.rotate=false."
-        )
-    if spec.group < 1:
-        raise UsageError("kv.group is at least 1.")
-    if spec.granularity == "group" and head_dim % spec.group:
-        raise UsageError(
-            f"kv.group={spec.group} does not divide the {head_dim} values of a head. Choose one that does."
-        )
 
 
 def quantise(

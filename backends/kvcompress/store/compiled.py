@@ -9,7 +9,8 @@ from typing import Any
 import numba
 import numpy as np
 
-from backends.kvcompress.quant.rotation import can_rotate, signs
+from backends.kvcompress.combinations import can_rotate
+from backends.kvcompress.quant.rotation import signs
 from backends.kvcompress.store import decode, packing, slots
 from backends.kvcompress.store.rows import RowLayout
 from harness.core.cache import cache_root

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from backends.kvcompress.combinations import Holder, check_layout
 from backends.kvcompress.contracts import PoolFull, Slots
-from backends.kvcompress.quant.slots import check_layout
 from backends.kvcompress.spec import KvSpec
 from backends.kvcompress.store import compiled
 from backends.kvcompress.store.groups import most_pages
@@ -68,7 +68,7 @@ class PagedStore:
     def layout_of(self, spec: KvSpec) -> RowLayout:
         """How slots of a request are stored; raises UsageError where heads of this size cannot be packed so."""
         heads, group, head_dim = self._shape
-        check_layout(spec, head_dim)
+        check_layout(spec, Holder(head_dim, compiled=True))
         layout = row_layout(
             spec, heads, group, head_dim, self._exact_dtype, self._has_attention(spec), self._position_bytes
         )
@@ -233,8 +233,6 @@ def _floats(tensor: torch.Tensor) -> np.ndarray:
 
 
 def _check(spec: KvSpec, layout: RowLayout) -> None:
-    if spec.quant != "none" and spec.granularity == "group" and spec.group % LANES:
-        raise UsageError(f"kv.group={spec.group} is not a multiple of {LANES}. Choose one that is.")
     if layout.packed.slots < LANES or layout.exact.slots < LANES:
         raise UsageError(
             f"kv.quant={spec.quant} with kv.granularity={spec.granularity} does not fit heads so small."

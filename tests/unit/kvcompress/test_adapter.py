@@ -40,7 +40,7 @@ def model(tmp_path: Path) -> ModelFiles:
             {"kv": {"evict": "h2oo", "budget": {"tokens": 9}}},
             r"kv\.evict=h2oo is unknown. Choose one of .*none",
         ),
-        ({"kv": {"share": "minicache"}}, r"share=minicache.*Add backend\.kernel=torch"),
+        ({"kv": {"share": "minicache"}}, r"share=minicache.*Use backend\.kernel=torch"),
         ({"kv": {"quant": "int5"}}, r"kv\.quant=int5 is unknown"),
         ({"kv": {"evict": "knorm", "budget": {"tokens": 9, "fraction": 0.5}}}, "exactly one of"),
         ({"kv_bytes": 46080 * 5119}, "5119 tokens of f32"),

@@ -182,5 +182,5 @@ def test_what_cannot_share_is_refused() -> None:
     store = TorchStore(LAYERS, HEADS, DIM, 1 << 22, torch.float32, torch.device("cpu"))
     with pytest.raises(UsageError, match="keeps every token"):
         store.open(spec(share="minicache", evict="knorm", budget={"fraction": 0.5}))
-    with pytest.raises(UsageError, match="not held by the compiled store"):
+    with pytest.raises(UsageError, match="not held by the compiled kernel"):
         paged_store().open(SHARING)

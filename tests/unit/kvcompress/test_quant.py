@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from backends.kvcompress.combinations import Holder, check_layout
 from backends.kvcompress.quant import bits, codebook, formats, fp8, rotation, sharing, slots
 from backends.kvcompress.spec import GRANULARITIES
 from harness.core.errors import UsageError
@@ -169,13 +170,14 @@ def test_a_rotation_spreads_an_outlier() -> None:
 
 
 def test_heads_that_cannot_be_packed_so_are_refused() -> None:
-    slots.check_layout(spec(rotate=True), 80)  # not packed at all
+    heads = {size: Holder(size, compiled=False) for size in (64, 80)}
+    check_layout(spec(rotate=True), heads[80])  # not packed at all
     with pytest.raises(UsageError, match=r"rotate=true.*80 values"):
-        slots.check_layout(spec(quant="int4", rotate=True), 80)
+        check_layout(spec(quant="int4", rotate=True), heads[80])
     with pytest.raises(UsageError, match="group=48 does not divide"):
-        slots.check_layout(spec(quant="int4", granularity="group", group=48), 64)
+        check_layout(spec(quant="int4", granularity="group", group=48), heads[64])
     with pytest.raises(UsageError, match=r"kv.group is 1 to 1024"):
-        slots.check_layout(spec(quant="int4", granularity="kivi", group=0), 64)
+        check_layout(spec(quant="int4", granularity="kivi", group=0), heads[64])
 
 
 @given(
