@@ -1,0 +1,101 @@
+"""Which run another one's quality is held against: one axis at a time, precision of the KV cache or of the weights.
+
+What both axes hold equal: the engine and its device, the requests (the same token ids, so the same tokenizer), the
+seed. Weights and KV cache are never changed together: a loss would have two causes.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from harness.records.paths import pick
+from harness.records.reader import Run
+
+_EXACT_BITS = {"f32": 32, "bf16": 16, "f16": 16}
+_ENGINE = ("name", "device", "dtype", "base_url")
+# What decides how a KV cache is held, in the options of any engine.
+_KV = ("kv_dtype", "kv_scheme", "kv", "eviction_keep", "eviction_start", "eviction_recent", "eviction_scores")
+_CHANGED = (
+    "evict",
+    "quant",
+    "share",
+)  # parts of `kv` that are "none" in a cache that holds everything exactly
+
+
+def baseline_of(run: Run, runs: Sequence[Run]) -> Run | None:
+    """The run of the same engine, model, weights and workload whose KV cache is exact, widest type first.
+
+    None where `runs` hold none, and for a run that is as exact itself.
+    """
+    wanted = (_asked(run), _weights(run))
+    exact = [
+        other
+        for other in runs
+        if other.status == "complete" and kv_bits(other) and (_asked(other), _weights(other)) == wanted
+    ]
+    best = max(map(kv_bits, exact), default=0)
+    if best <= kv_bits(run):
+        return None
+    return min((other for other in exact if kv_bits(other) == best), key=_unlike(run))
+
+
+def weights_baseline_of(run: Run, runs: Sequence[Run]) -> Run | None:
+    """The run of the same engine, KV cache and workload whose weights are not quantised.
+
+    What a checkpoint's weights are is not in a record. So where several models were served (a quantised checkpoint
+    beside its original, with one tokenizer), the one that was run first is the original. None where there is no such
+    run, and for that one itself.
+    """
+    wanted = (_asked(run), _kv(run))
+    full = [
+        other
+        for other in runs
+        if other.status == "complete" and full_weights(other) and (_asked(other), _kv(other)) == wanted
+    ]
+    return None if not full or _weights(full[0]) == _weights(run) else full[0]
+
+
+def kv_bits(run: Run) -> int:
+    """Bits of a stored key or value where the cache holds every token exactly; else 0, also where nobody knows."""
+    backend = run.config.get("backend") or {}
+    kv = backend.get("kv") or {}
+    changed = any(kv.get(part, "none") != "none" for part in _CHANGED)
+    if changed or backend.get("eviction_keep") is not None:
+        return 0
+    return _EXACT_BITS.get(str(backend.get("kv_dtype")), 0)
+
+
+def full_weights(run: Run) -> bool:
+    """Whether the weights are the model's own, or in a type of floating point of at least 16 bits."""
+    dtype = pick(run.config, "backend.weight_dtype")
+    return dtype is None or dtype in _EXACT_BITS
+
+
+def kv_setting(run: Run) -> dict[str, Any]:
+    """The options that say how this run's KV cache is held, without those that are null."""
+    backend = run.config.get("backend") or {}
+    return {key: backend[key] for key in _KV if backend.get(key) is not None}
+
+
+def _asked(run: Run) -> tuple[Any, ...]:
+    backend = run.config.get("backend") or {}
+    plan = run.fingerprint.get("plan_sha256")
+    return (plan, pick(run.config, "workload.name"), run.config.get("seed"), *map(backend.get, _ENGINE))
+
+
+def _weights(run: Run) -> tuple[Any, ...]:
+    return run.fingerprint.get("model_sha256"), pick(run.config, "backend.weight_dtype")
+
+
+def _kv(run: Run) -> str:
+    return repr(sorted(kv_setting(run).items(), key=lambda entry: entry[0]))
+
+
+def _unlike(run: Run) -> Callable[[Run], int]:
+    """How many options of the engine another run has otherwise."""
+    ours: Mapping[str, Any] = run.config.get("backend") or {}
+
+    def count(other: Run) -> int:
+        theirs: Mapping[str, Any] = other.config.get("backend") or {}
+        return sum(ours.get(key) != theirs.get(key) for key in {*ours, *theirs})
+
+    return count
