@@ -32,12 +32,12 @@ _EXIT = "Exit codes: 0 calculated (whether it fits or not), 1 failed, 2 wrong us
 
 def help_text() -> str:
     """HELP, the choices from conf/plan/, and the exit codes."""
-    from harness.plan.choices import GROUPS, choices_of
+    from harness.plan.choices import PLAN
 
     lines = [HELP.rstrip("\n"), ""]
-    for group, meaning in GROUPS.items():
-        lines.append(f"  {group}: {meaning}")
-        for name, text in choices_of(group).items():
+    for group, of in PLAN.groups.items():
+        lines.append(f"  {group}: {of.meaning}")
+        for name, text in PLAN.choices(group).items():
             label = f"    {name:<14} "
             lines.append(textwrap.fill(text, 80, initial_indent=label, subsequent_indent=" " * len(label)))
     return "\n".join([*lines, "", _EXIT, ""])

@@ -1,19 +1,18 @@
-"""The choices of conf/plan/ and what they mean, from the files themselves."""
+"""The command as conf/plan/ has it: its groups, their choices and what they mean, from the files themselves."""
 
-from importlib.resources import files
+from harness.composing import Command, Group
+from harness.plan.options import HardwareOptions, ModelOptions, PlanOptions, PolicyOptions
 
-GROUPS = {
-    "model": "which model",
-    "hardware": "on what",
-    "policy": "how much of the past stays in the KV cache",
-}
-
-
-def choices_of(group: str) -> dict[str, str]:
-    """Names of a group's choices and their one-line meanings: the first line of each file."""
-    found = {}
-    for entry in files("conf").joinpath("plan", group).iterdir():
-        if entry.name.endswith(".yaml"):
-            with entry.open(encoding="utf-8") as file:
-                found[entry.name.removesuffix(".yaml")] = file.readline().lstrip("# ").strip()
-    return dict(sorted(found.items()))
+PLAN = Command(
+    "plan",
+    "a plan",
+    PlanOptions,
+    {
+        "model": Group("which model", ModelOptions),
+        "hardware": Group("on what", HardwareOptions),
+        "policy": Group("how much of the past stays in the KV cache", PolicyOptions),
+    },
+    {
+        "model.config.": "this model's config.json has no such key. Write your own: model=config model.path=FILE."
+    },
+)

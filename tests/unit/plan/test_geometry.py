@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from harness.core.errors import UsageError
-from harness.plan.choices import choices_of
+from harness.plan.choices import PLAN
 from harness.plan.composing import geometry_from, options_from
 from harness.plan.config_json import geometry_of, read_config
 from harness.plan.geometry import Geometry
@@ -45,7 +45,7 @@ def test_parameters_are_those_of_an_independent_count(name: str):
 
 
 def test_every_preset_is_read_and_says_its_source():
-    for name in set(choices_of("model")) - {"config"}:
+    for name in set(PLAN.choices("model")) - {"config"}:
         options = options_from([f"model={name}"]).model
         assert options.source.startswith("https://")
         assert geometry_from(options).layers > 1
