@@ -13,6 +13,7 @@ from omegaconf import MISSING
 
 from harness.core.model_store import ModelFiles
 from harness.core.tls import Trust
+from harness.core.weight_files import WeightSize
 
 KV_DTYPES = ("f32", "bf16", "f16", "fp8", "int8", "int4")
 Say = Callable[[str], None]
@@ -74,6 +75,8 @@ class Capabilities:
     logprobs_see_eviction: so does the eviction of entries from it.
     no_logprobs: why there is no route to prompt log-probabilities, in words for a report ("" where there is one).
     prefix_cache: it can be switched. metrics: /metrics can be mapped to the common names.
+    kv_pool_touched: the memory set aside for the KV cache is taken at the start (it is written to), not when it is
+        first used; None where that is not known.
     caveats: what must stand beside every figure of this engine on this device; short, since names bear it.
     notes: what a reader should know of how it is run here, said once below a report's table.
     """
@@ -86,6 +89,7 @@ class Capabilities:
     metrics: bool
     logprobs_see_eviction: bool = False
     no_logprobs: str = ""
+    kv_pool_touched: bool | None = None
     dtypes: tuple[str, ...] = ()
     weight_dtypes: tuple[str, ...] = ()
     kv_dtypes: tuple[str, ...] = ()
@@ -158,6 +162,13 @@ class Backend(Protocol):
 
     def cache_reset(self) -> str | None:
         """Path of the running server that, posted to, empties its prefix cache; None where there is none."""
+        ...
+
+    def weight_size(self, model: ModelFiles) -> WeightSize | None:
+        """Bytes of the weights, known before it runs, and what that rests on; None where nobody knows.
+
+        `prepare` has been called before. An engine that says it while it runs (WEIGHTS_BYTES) is believed instead.
+        """
         ...
 
     def versions(self) -> dict[str, str]:

@@ -11,6 +11,7 @@ from backends.running_server import check_nothing_is_theirs, check_running, runn
 from backends.sglang_metrics import sglang_metrics
 from backends.vllm_metrics import vllm_metrics
 from harness.core.model_store import ModelFiles
+from harness.core.weight_files import WeightSize
 
 
 @dataclass
@@ -79,6 +80,10 @@ class EndpointBackend:
 
     def cache_reset(self) -> str | None:
         """Emptying somebody else's cache is not ours to do."""
+        return None
+
+    def weight_size(self, model: ModelFiles) -> WeightSize | None:
+        """Not known from outside."""
         return None
 
     def versions(self) -> dict[str, str]:

@@ -16,6 +16,7 @@ from backends.package_versions import versions_here, versions_of
 from backends.running_server import check_running, running_endpoint
 from harness.core.errors import EngineError, UsageError
 from harness.core.model_store import ModelFiles
+from harness.core.weight_files import WeightSize
 
 _SIZES = ("context_length", "max_running", "kv_bytes", "prefill_chunk", "tensor_parallel")
 
@@ -61,6 +62,10 @@ class EngineAdapter:
 
     def cache_reset(self) -> str | None:
         """See `Backend`; none unless the adapter says otherwise."""
+        return None
+
+    def own_weight_size(self, model: ModelFiles) -> WeightSize | None:
+        """See `Backend.weight_size`; only called for an engine that is ours to start."""
         return None
 
     def request_extras(self) -> dict[str, Any]:
@@ -116,6 +121,10 @@ class EngineAdapter:
         if self.options.base_url is not None:
             return {}
         return versions_here(packages) if python == sys.executable else versions_of(python, packages)
+
+    def weight_size(self, model: ModelFiles) -> WeightSize | None:
+        """See `Backend`; of a running server nothing is known."""
+        return None if self.options.base_url is not None else self.own_weight_size(model)
 
     def install(self, say: Say) -> None:
         """See `Backend`."""

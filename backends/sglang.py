@@ -18,6 +18,7 @@ from harness.core.errors import UsageError
 from harness.core.geometry import ModelGeometry
 from harness.core.hf_layout import hf_folder
 from harness.core.model_store import ModelFiles
+from harness.core.weight_files import WeightSize, size_as
 
 _SERVER = "sglang.srt.entrypoints.http_server"
 _RECIPES = {
@@ -84,6 +85,7 @@ class SglangBackend(EngineAdapter):
             logprobs_see_kv=True,
             prefix_cache=True,
             metrics=True,
+            kv_pool_touched=True,
             dtypes=tuple(_DTYPES.get(self.device_kind, {})),
             weight_dtypes=(*self._plain(), *_QUANTISED_WEIGHTS.get(self.device_kind, {})),
             kv_dtypes=tuple(dict.fromkeys((*self._plain(), *_OTHER_KV.get(self.device_kind, {})))),
@@ -178,6 +180,11 @@ class SglangBackend(EngineAdapter):
         command = [self.python(), "-P", "-m", self._module()]
         command += [word for pair in arguments.items() for word in pair]
         return LaunchSpec((*command, *switches, *options.extra_args), self._environment(threads))
+
+    def own_weight_size(self, model: ModelFiles) -> WeightSize | None:
+        """Every value in the arithmetic's precision; quantised, the library leaves some as they are: not known."""
+        plain = self.options.weight_dtype in (None, *self._plain())
+        return size_as(hf_folder(model), self.options.dtype) if plain else None
 
     def common_metrics(self, exposition: str) -> dict[str, float]:
         """See `sglang_metrics`."""

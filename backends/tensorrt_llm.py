@@ -20,6 +20,7 @@ from harness.core.cache import cached_folder
 from harness.core.errors import UsageError
 from harness.core.hf_layout import hf_folder
 from harness.core.model_store import ModelFiles
+from harness.core.weight_files import WeightSize, size_as
 
 _RECIPES = {
     "cuda": Recipe(
@@ -65,6 +66,7 @@ class TensorRtLlmBackend(EngineAdapter):
             ),
             prefix_cache=True,
             metrics=True,
+            kv_pool_touched=True,
             dtypes=tuple(_DTYPES),
             weight_dtypes=self._plain(),
             kv_dtypes=(*self._plain(), *_QUANTISED_KV),
@@ -119,6 +121,11 @@ class TensorRtLlmBackend(EngineAdapter):
         if self.options.base_url is not None:
             return super().endpoint(model, port)
         return Endpoint(f"http://127.0.0.1:{port}", hf_folder(model).name)
+
+    def own_weight_size(self, model: ModelFiles) -> WeightSize | None:
+        """Every value in the arithmetic's precision; quantised, the library leaves some as they are: not known."""
+        plain = self.options.weight_dtype in (None, *self._plain())
+        return size_as(hf_folder(model), self.options.dtype) if plain else None
 
     def common_metrics(self, exposition: str) -> dict[str, float]:
         """See `StepsSeen`: what was read before is remembered, since the server forgets it."""

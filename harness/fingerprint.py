@@ -7,6 +7,7 @@ All others are context: a comparison lists their differences.
 import os
 import platform
 import subprocess
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ def fingerprint(
         "sources": plan.sources,
         "model": model.name,
         "model_sha256": model.sha256,
+        "geometry": asdict(model.geometry),
         "notes": list(model.notes),
         "engine": engine_versions,
         "harness": {name: _version(name) for name in _PACKAGES},

@@ -22,6 +22,7 @@ from harness.cores import CoreShares
 from harness.fingerprint import fingerprint
 from harness.load.options import LoadOptions
 from harness.metrics.cost import concurrent_users, cost_summary
+from harness.metrics.resources import UNKNOWN, Held
 from harness.metrics.slo import SloOptions
 from harness.metrics.summary import summarise
 from harness.metrics.window import NS_PER_S, Window
@@ -79,7 +80,7 @@ def build_record(
         **begun_record(prepared, started_at, sweep),
         "reason": str(error) if error else None,
         "launch": {phase: without_secrets(line) for phase, line in findings.launch.items()},
-        **figures(findings, config.load, config.slo, config.hardware, known),
+        **figures(findings, config.load, config.slo, config.hardware, known, _held(prepared)),
     }
 
 
@@ -101,7 +102,12 @@ def begun_record(prepared: Prepared, started_at: datetime, sweep: str | None) ->
 
 
 def figures(
-    findings: Findings, load: LoadOptions, slo: SloOptions, hardware: HardwareOptions, known: dict[str, Any]
+    findings: Findings,
+    load: LoadOptions,
+    slo: SloOptions,
+    hardware: HardwareOptions,
+    known: dict[str, Any],
+    held: Held = UNKNOWN,
 ) -> dict[str, Any]:
     """The keys of run.json that are computed from the tables; empty where nothing was measured.
 
@@ -114,7 +120,7 @@ def figures(
     window = _window(load, measurement)
     if measurement and window and requests is not None and events is not None:
         frame = telemetry if telemetry is not None else Sampler([]).frame()
-        summary = summarise(requests, events, frame, window, slo)
+        summary = summarise(requests, events, frame, window, slo, held)
         summary["quality"] = findings.quality
         users = concurrent_users(window.to_record(), summary)
         summary["cost"] = cost_summary(summary, hardware.price_per_hour, hardware.currency, users)
@@ -138,6 +144,13 @@ def figures(
         "window": window.to_record() if window else {},
         "client": measurement.client if measurement else {},
     }
+
+
+def _held(prepared: Prepared) -> Held:
+    """What the adapter knows of its engine's memory."""
+    size = prepared.backend.weight_size(prepared.model)
+    touched = prepared.backend.capabilities().kv_pool_touched
+    return Held(touched) if size is None else Held(touched, size.bytes, size.source)
 
 
 def _capacity(measurement: Measurement) -> Capacity | None:

@@ -54,6 +54,7 @@ class KvCompressBackend(EngineAdapter):
             logprobs_see_eviction=True,
             prefix_cache=False,
             metrics=True,
+            kv_pool_touched=cuda or self._own.kernel == "torch",
             dtypes=("bf16",) if cuda else ("f32",),
             weight_dtypes=("bf16",) if cuda else ("f32", "int8"),
             kv_dtypes=("bf16", "f32") if cuda else ("f32", "bf16"),

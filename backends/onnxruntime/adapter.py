@@ -14,6 +14,7 @@ from backends.gpu import nvidia_gpu_here
 from backends.onnxruntime.export import CONVERTER, CUDA_WEIGHTS, SCHEMES, WEIGHTS, export, exported
 from harness.core.errors import EngineError, UsageError
 from harness.core.model_store import ModelFiles
+from harness.core.weight_files import WeightSize, stored_size
 
 _SERVING = ("aiohttp", "tokenizers", "prometheus_client")
 _RECIPES = {
@@ -68,6 +69,7 @@ class OnnxRuntimeBackend(EngineAdapter):
             logprobs_see_kv=True,
             prefix_cache=False,
             metrics=True,
+            kv_pool_touched=True,
             dtypes=("f16",) if cuda else ("f32",),
             weight_dtypes=tuple(CUDA_WEIGHTS if cuda else WEIGHTS),
             kv_dtypes=("f16",) if cuda else tuple(SCHEMES),
@@ -114,6 +116,10 @@ class OnnxRuntimeBackend(EngineAdapter):
         loaded = common_options(self.options, threads)
         folder = exported(model, *self._form())
         return serving_command(self.python(), self.options, model, folder, port, loaded)
+
+    def own_weight_size(self, model: ModelFiles) -> WeightSize | None:
+        """As they were exported; matrices that the library lays out anew it holds beside them."""
+        return stored_size(exported(model, *self._form()), "*.onnx", "*.onnx.data")
 
     def versions(self) -> dict[str, str]:
         """The engine's, and of the converter the builder's: an export is keyed by the converter's exact versions."""

@@ -1,5 +1,6 @@
 """OpenVINO GenAI as a backend: the harness's side, which imports nothing of OpenVINO."""
 
+from pathlib import Path
 from typing import Any, ClassVar
 
 from backends.base import Capabilities, LaunchSpec, Say
@@ -14,6 +15,7 @@ from backends.openvino.export import EXPORTER, WEIGHTS, export, exported, export
 from backends.openvino.precision import KV_PRECISIONS, device_dtypes, kv_bytes_per_token
 from harness.core.errors import EngineError, UsageError
 from harness.core.model_store import ModelFiles
+from harness.core.weight_files import WeightSize, stored_size
 
 _RECIPE = Recipe(
     name="openvino-cpu",
@@ -48,6 +50,7 @@ class OpenVinoBackend(EngineAdapter):
             no_logprobs="" if logprobs else "OpenVINO gives none for tokens found in its prefix cache",
             prefix_cache=True,
             metrics=True,
+            kv_pool_touched=False if self.device_kind == "cpu" else None,
             dtypes=device_dtypes(self.device_kind),
             weight_dtypes=tuple(WEIGHTS),
             kv_dtypes=tuple(KV_PRECISIONS),
@@ -111,9 +114,15 @@ class OpenVinoBackend(EngineAdapter):
         loaded["kv_bytes_per_token"] = kv_bytes_per_token(model.geometry, self.options.kv_dtype or "")
         if eviction := eviction_settings(self._own):
             loaded["own"] = eviction
+        return serving_command(self.python(), self.options, model, self._weights(model), port, loaded)
+
+    def own_weight_size(self, model: ModelFiles) -> WeightSize | None:
+        """As they are read. How the library keeps them (widened, laid out anew) it does not tell."""
+        return stored_size(self._weights(model), "openvino_model.bin")
+
+    def _weights(self, model: ModelFiles) -> Path:
         asked = self.options.weight_dtype
-        weights = model.weights if asked is None else exported(model, asked)
-        return serving_command(self.python(), self.options, model, weights, port, loaded)
+        return model.weights if asked is None else exported(model, asked)
 
     def common_metrics(self, exposition: str) -> dict[str, float]:
         """Its names are the common ones already."""

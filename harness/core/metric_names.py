@@ -10,6 +10,7 @@ REQUESTS_RUNNING = "requests_running"
 REQUESTS_WAITING = "requests_waiting"
 KV_USED_BYTES = "kv_used_bytes"
 KV_RESERVED_BYTES = "kv_reserved_bytes"
+WEIGHTS_BYTES = "weights_bytes"
 PREFIX_QUERY_TOKENS = "prefix_query_tokens_total"
 PREFIX_HIT_TOKENS = "prefix_hit_tokens_total"
 PREEMPTIONS = "preemptions_total"
@@ -23,6 +24,7 @@ GAUGES = {
     REQUESTS_WAITING: "Requests accepted and not yet started",
     KV_USED_BYTES: "Bytes of KV cache held by live entries, rounded up to blocks",
     KV_RESERVED_BYTES: "Bytes of memory set aside for the KV cache",
+    WEIGHTS_BYTES: "Bytes of the model's weights as they are held",
 }
 COUNTERS = {
     PREFIX_QUERY_TOKENS: "Prompt tokens looked up in the prefix cache",

@@ -3,6 +3,8 @@
 A figure whose samples are missing is None, never 0.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,24 +17,48 @@ from harness.core.metric_names import (
     PREFIX_HIT_TOKENS,
     PREFIX_QUERY_TOKENS,
     REQUESTS_RUNNING,
+    WEIGHTS_BYTES,
 )
+from harness.core.weight_files import SAID
 from harness.metrics.window import NS_PER_S, Window
 
 Values = npt.NDArray[np.float64]
 
 
-def memory_summary(telemetry: pd.DataFrame, window: Window) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What is known of an engine's memory beside its samples.
+
+    kv_pool_touched: as the engine's capabilities say it. weights_bytes, weights_source: as
+    `harness.core.weight_files.WeightSize` has them.
+    """
+
+    kv_pool_touched: bool | None = None
+    weights_bytes: float | None = None
+    weights_source: str | None = None
+
+
+UNKNOWN = Held()
+# Whether the pool is touched -> what of the KV cache is in the peak, and its key.
+_KV_IN_PEAK: dict[bool | None, tuple[str, str]] = {
+    True: ("reserved", "kv_reserved_bytes"),
+    False: ("used", "kv_used_max_bytes"),
+}
+
+
+def memory_summary(telemetry: pd.DataFrame, window: Window, held: Held = UNKNOWN) -> dict[str, Any]:
     """Bytes, each kind named apart (docs/metrics.md), over the samples inside the window; `samples` counts
     them.
 
     kv_per_request_bytes: mean of KV used / running requests over the samples in which any request ran.
+    overhead_bytes: what of the peak is neither weights nor KV cache, of which `kv_in_peak` says what was taken.
     """
     rows = telemetry[window.holds(telemetry["ns"])]
     used, running = column(rows, KV_USED_BYTES), column(rows, REQUESTS_RUNNING)
     with np.errstate(divide="ignore", invalid="ignore"):
         per_request = np.where(running > 0, used / running, np.nan)
     pss = column(rows, "pss_bytes")
-    return {
+    figures = {
         "peak_process_bytes": _reduce(np.max, pss),
         "peak_gpu_bytes": _reduce(np.max, column(rows, "gpu_bytes")),
         "kv_reserved_bytes": _reduce(np.max, column(rows, KV_RESERVED_BYTES)),
@@ -40,6 +66,31 @@ def memory_summary(telemetry: pd.DataFrame, window: Window) -> dict[str, Any]:
         "kv_used_mean_bytes": _reduce(np.mean, used),
         "kv_per_request_bytes": _reduce(np.mean, per_request),
         "samples": int((~np.isnan(pss)).sum()),
+    }
+    said = _reduce(np.max, column(rows, WEIGHTS_BYTES))
+    if said is not None:
+        held = replace(held, weights_bytes=said, weights_source=SAID)
+    return figures | _shares(figures, held)
+
+
+def _shares(figures: Mapping[str, Any], held: Held) -> dict[str, Any]:
+    """What the peak consists of: weights, KV cache, and the rest.
+
+    The peak is the GPU's where the engine holds memory of one, else that of its processes. The KV cache in it is the
+    pool where that is memory from the start; elsewhere the most that was used, and pages that were used once and are
+    free again are in the overhead.
+    """
+    peak = figures["peak_gpu_bytes"] or figures["peak_process_bytes"]
+    in_peak, key = _KV_IN_PEAK.get(held.kv_pool_touched, (None, ""))
+    kv = figures.get(key)
+    weights = held.weights_bytes
+    known = peak is not None and kv is not None
+    return {
+        "weights_bytes": weights,
+        "weights_source": held.weights_source if weights is not None else None,
+        "kv_in_peak": in_peak if kv is not None else None,
+        "overhead_bytes": peak - weights - kv if known and weights is not None else None,
+        "kv_share_of_memory": kv / peak if known and peak else None,
     }
 
 

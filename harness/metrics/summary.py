@@ -4,9 +4,17 @@ from typing import Any
 
 import pandas as pd
 
+from harness.metrics.kv_per_token import kv_per_token
 from harness.metrics.latency import event_gaps, latencies, measured, succeeded
 from harness.metrics.percentiles import describe
-from harness.metrics.resources import energy_summary, engine_cores, memory_summary, prefix_cache_summary
+from harness.metrics.resources import (
+    UNKNOWN,
+    Held,
+    energy_summary,
+    engine_cores,
+    memory_summary,
+    prefix_cache_summary,
+)
 from harness.metrics.slo import SloOptions, judge_percentiles
 from harness.metrics.throughput import goodput, output_tokens_per_s, requests_per_s, steady_tokens_per_s
 from harness.metrics.window import Window
@@ -20,6 +28,7 @@ def summarise(
     telemetry: pd.DataFrame,
     window: Window,
     slo: SloOptions | None,
+    held: Held = UNKNOWN,
 ) -> dict[str, Any]:
     """Every figure of the run; frames are those of harness.records.schema, warm-up rows are ignored.
 
@@ -36,7 +45,12 @@ def summarise(
     summary.update(goodput(requests, window, slo))
     summary["slo_percentiles"] = judge_percentiles(scheduled, slo)
     summary["requests"] = count_requests(scheduled)
-    summary["memory"] = memory_summary(telemetry, window)
+    token = kv_per_token(requests, events, telemetry, window)
+    summary["memory"] = memory_summary(telemetry, window, held) | {
+        "kv_per_token_bytes": token.bytes.value if token.bytes else None,
+        "kv_per_token_interval": [token.bytes.low, token.bytes.high] if token.bytes else None,
+        "kv_per_token_why": token.why,
+    }
     summary["prefix_cache"] = prefix_cache_summary(telemetry, window)
     summary["engine_cores"] = engine_cores(telemetry, window)
     tokens = (summary["output_tokens_per_s"] or 0.0) * window.seconds

@@ -1,7 +1,13 @@
 import pandas as pd
 import pytest
 
-from harness.metrics.resources import energy_summary, engine_cores, memory_summary, prefix_cache_summary
+from harness.metrics.resources import (
+    Held,
+    energy_summary,
+    engine_cores,
+    memory_summary,
+    prefix_cache_summary,
+)
 from harness.metrics.window import NS_PER_S, Window
 from harness.records.frames import typed
 from harness.records.schema import TELEMETRY_COLUMNS
@@ -71,3 +77,46 @@ def test_energy_is_absent_where_it_cannot_be_read():
     assert energy_summary(samples(pss_bytes=[1, 1, 1]), WINDOW, 100) == {}
     found = energy_summary(samples(energy_j=[0.0, 1.0, 2.0, 4.0, 6.0, 12.0]), WINDOW, 100)
     assert found == {"joules": 10.0, "joules_per_output_token": 0.1}
+
+
+def parts(touched: bool | None, weights: float | None, **columns: list[float | None]) -> dict[str, object]:
+    return memory_summary(
+        samples(kv_used_bytes=[0, 0, 300.0, 800.0], kv_reserved_bytes=[2000.0] * 4, **columns),
+        WINDOW,
+        Held(touched, weights, "files" if weights else None),
+    )
+
+
+def test_what_the_peak_consists_of():
+    pss = [0, 0, 9000, 10_000]
+    taken = parts(True, 5000, pss_bytes=pss)
+    assert (taken["kv_in_peak"], taken["overhead_bytes"], taken["kv_share_of_memory"]) == (
+        "reserved",
+        3000,
+        0.2,
+    )
+    used = parts(False, 5000, pss_bytes=pss)
+    assert (used["kv_in_peak"], used["overhead_bytes"], used["kv_share_of_memory"]) == ("used", 4200, 0.08)
+    assert (used["weights_bytes"], used["weights_source"]) == (5000, "files")
+
+
+def test_what_is_not_known_of_the_peak_is_missing():
+    unknown = parts(None, 5000, pss_bytes=[0, 0, 9000, 10_000])
+    assert (unknown["kv_in_peak"], unknown["overhead_bytes"], unknown["kv_share_of_memory"]) == (None,) * 3
+    light = parts(True, None, pss_bytes=[0, 0, 9000, 10_000])
+    assert (light["weights_bytes"], light["weights_source"], light["overhead_bytes"]) == (None,) * 3
+    assert light["kv_share_of_memory"] == 0.2
+    assert parts(True, 5000, pss_bytes=[None] * 4)["overhead_bytes"] is None
+
+
+def test_the_memory_of_a_gpu_goes_before_that_of_the_processes():
+    assert parts(True, 5000, pss_bytes=[1] * 4, gpu_bytes=[0, 0, 0, 8000])["overhead_bytes"] == 1000
+
+
+def test_an_engine_that_says_its_weights_is_believed():
+    found = parts(True, 5000, pss_bytes=[10_000] * 4, weights_bytes=[4000.0] * 4)
+    assert (found["weights_bytes"], found["weights_source"], found["overhead_bytes"]) == (
+        4000,
+        "engine",
+        4000,
+    )

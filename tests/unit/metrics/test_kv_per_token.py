@@ -1,0 +1,110 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from harness.metrics.kv_per_token import held_tokens, kv_per_token
+from harness.metrics.window import Window
+from harness.records.frames import typed
+from harness.records.schema import EVENT_COLUMNS, REQUEST_COLUMNS, TELEMETRY_COLUMNS
+
+MS = 1_000_000
+START = 10_000 * MS
+PER_TOKEN = 23_040
+WINDOW = Window(START, START + 600_000 * MS, "count")
+Frames = tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]
+
+
+def pairs(lengths: list[int], tokens: int = 40, block: int = 32, prefill_ms: int = 900) -> Frames:
+    """Two requests at once for each of `lengths`, the second half a second later: one event every 50 ms, KV rounded
+    up to blocks; while a prompt is read it holds half of its length. A sample every 100 ms."""
+    requests, events = [], []
+    spans = []
+    for number, length in enumerate(lengths):
+        for late in (0, 1):
+            sent = START + number * 10_000 * MS + late * 500 * MS
+            first = sent + prefill_ms * MS
+            arrivals = [first + i * 50 * MS for i in range(tokens)]
+            index = 2 * number + late
+            requests.append(
+                {
+                    "phase": "measured",
+                    "index": index,
+                    "ok": True,
+                    **dict.fromkeys(("session", "turn", "output_tokens", "events", "reads", "unexpected"), 0),
+                    "prompt_tokens": length + 7 * late,
+                    "sent_ns": sent,
+                    "first_ns": first,
+                    "last_ns": arrivals[-1],
+                    "end_ns": arrivals[-1],
+                }
+            )
+            events += [
+                {"phase": "measured", "index": index, "ns": ns, "tokens": 1, "estimated": False}
+                for ns in arrivals
+            ]
+            spans.append((sent, first, arrivals, length + 7 * late))
+    samples = []
+    for ns in range(START, START + len(lengths) * 10_000 * MS, 100 * MS):
+        held = 0
+        for sent, first, arrivals, length in spans:
+            if sent <= ns < first:
+                held += length // 2
+            elif first <= ns <= arrivals[-1]:
+                held += length + sum(arrival <= ns for arrival in arrivals)
+        blocks = -(-held // block)
+        samples.append({"ns": ns, "kv_used_bytes": float(blocks * block * PER_TOKEN)})
+    return (
+        typed(requests, REQUEST_COLUMNS),
+        typed(events, EVENT_COLUMNS),
+        typed(pd.DataFrame(samples), TELEMETRY_COLUMNS),
+    )
+
+
+@pytest.mark.parametrize("block", [1, 32])
+def test_bytes_per_token_are_found_whatever_the_blocks(block: int) -> None:
+    found = kv_per_token(*pairs([256, 384, 500, 700, 1100, 1500], block=block), WINDOW)
+    assert found.bytes is not None
+    assert found.bytes.value == pytest.approx(PER_TOKEN, rel=0.01)
+    assert found.bytes.low - 1 <= PER_TOKEN <= found.bytes.high + 1
+    assert found.why is None
+
+
+def test_only_samples_count_in_which_nobody_reads_a_prompt_begins_or_ends() -> None:
+    requests, events, telemetry = pairs([256])
+    held = held_tokens(requests, events, telemetry, WINDOW)
+    # Both generate from 1400 ms (the second one's first token) to 2850 ms (the first one's last); after that the
+    # second alone until 3350 ms; two gaps of 50 ms are left out on each side of every change.
+    at = ((held["ns"] - START) / MS).tolist()
+    assert at == [*range(1600, 2701, 100), *range(3000, 3201, 100)]
+    assert held["requests"].tolist() == [2] * 12 + [1] * 3
+    exact = [519 + (1 + (ms - 900) // 50) + (1 + (ms - 1400) // 50) for ms in range(1600, 2701, 100)]
+    assert held["tokens"].tolist()[:12] == exact
+
+
+def test_a_run_that_does_not_tell_says_why() -> None:
+    requests, events, telemetry = pairs([256, 256])
+    assert "differ too little" in str(kv_per_token(requests, events, telemetry, WINDOW).why)
+    assert "only" in str(kv_per_token(requests, events, telemetry.iloc[:18], WINDOW).why)
+    silent = telemetry.drop(columns="kv_used_bytes")
+    found = kv_per_token(requests, events, silent, WINDOW)
+    assert found.bytes is None
+    assert "no sample" in str(found.why)
+
+
+def test_requests_that_share_entries_do_not_add_up() -> None:
+    requests, events, telemetry = pairs([256, 512, 1024])
+    requests.loc[3, "cached_tokens"] = 128
+    assert kv_per_token(requests, events, telemetry, WINDOW).bytes is None
+
+
+def test_noise_of_the_gauge_is_in_the_interval() -> None:
+    requests, events, telemetry = pairs([256, 384, 500, 700, 1100, 1500])
+    random = np.random.default_rng(0)
+    held = 0
+    for _ in range(40):
+        noisy = telemetry.copy()
+        noisy["kv_used_bytes"] += random.normal(0, 30 * PER_TOKEN, len(noisy))
+        found = kv_per_token(requests, events, noisy, WINDOW).bytes
+        assert found is not None
+        held += found.contains(PER_TOKEN)
+    assert held >= 33  # 40 at 95 %: fewer happens once in a thousand times
