@@ -162,6 +162,18 @@ def test_plan_commands(tmp_path: Path):
         assert done.status == 0, f"{command}: {done.err}"
 
 
+def test_compare_commands(tmp_path: Path):
+    shown = [command for command in commands() if command.startswith("python -m harness.compare ")]
+    assert shown
+    for run_id in ("theirs", "ours"):
+        write_run(tmp_path / "results", run_id)
+    for command in shown:
+        before, after = command.replace("[ID,ID]", "ID").split("candidate=", 1)
+        named = f"{before.replace('ID', 'theirs')}candidate={after.replace('ID', 'ours')}"
+        done = run(shlex.split(named)[2:], tmp_path)
+        assert done.status == 0 and "inconclusive" in done.out, f"{command}: {done.err}"
+
+
 def test_report_commands(tmp_path: Path):
     with scripted_server() as server:
         for workload in ("chat", "rag"):

@@ -1,0 +1,116 @@
+"""Candidate against baseline: each figure's verdict, and everything else in which the two sides differ."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from harness.compare.cells import Cell
+from harness.compare.measures import Measure
+from harness.compare.statistics import FEWEST_RUNS, Verdict, verdict
+from harness.records.reader import Run
+from harness.report.values import flatten
+
+_FALSE_ALARMS = 0.05  # of one cell, shared by the figures that decide (Bonferroni)
+# What tells a run apart without explaining anything, and what is compared elsewhere.
+_NO_CONTEXT = ("plan_sha256", "workload", "seed", "sources", "notes", "caveats")
+_NO_OPTION = ("results_dir", "repeats", "seed", "backend.seed", "backend.port")
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A figure of both sides: medians over the runs, and the verdict of the candidate."""
+
+    measure: Measure
+    baseline: float
+    candidate: float
+    verdict: Verdict
+
+    @property
+    def word(self) -> str:
+        """faster, slower, smaller, …, same or inconclusive."""
+        words = {"better": self.measure.better, "worse": self.measure.worse}
+        return words.get(self.verdict.word, self.verdict.word)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Something that is not the same on both sides. part: "option" or "context". Values are in words."""
+
+    part: str
+    name: str
+    baseline: str
+    candidate: str
+
+
+@dataclass(frozen=True)
+class CellComparison:
+    """One cell. spoilt: on each side, how many runs failed a validity check."""
+
+    cell: Cell
+    judged: tuple[Judged, ...]
+    differences: tuple[Difference, ...]
+    spoilt: tuple[int, int]
+
+    @property
+    def word(self) -> str:
+        """What the deciding figures say together: a side that wins one and loses another is "mixed"."""
+        words = {one.verdict.word for one in self.judged if one.measure.gating}
+        if {"better", "worse"} <= words:
+            return "mixed"
+        found = next((word for word in ("worse", "better", "inconclusive") if word in words), "same")
+        return found if words else "inconclusive"
+
+    @property
+    def advice(self) -> str:
+        """What to do so that more is decided; "" where all deciding figures are."""
+        fewest = min(len(self.cell.baseline), len(self.cell.candidate))
+        if all(one.verdict.word != "inconclusive" for one in self.judged if one.measure.gating):
+            return ""
+        if fewest < FEWEST_RUNS:
+            repeats = f"repeats={FEWEST_RUNS}"
+            return f"A verdict takes {FEWEST_RUNS} runs a side: measure both in one command with {repeats}."
+        return "More repeats in one command (repeats=10), on a quiet machine, would show a smaller change."
+
+
+def judge(cell: Cell, measures: Sequence[Measure]) -> CellComparison:
+    """Every figure that both sides have. Those that decide share 5 % of false alarms, one that informs has 5 %."""
+    gating = sum(measure.gating for measure in measures) or 1
+    judged = []
+    for measure in measures:
+        theirs, ours = _samples(cell.baseline, measure), _samples(cell.candidate, measure)
+        if not theirs or not ours or not median(map(median, theirs)):
+            continue
+        alpha = _FALSE_ALARMS / gating if measure.gating else _FALSE_ALARMS
+        found = verdict(theirs, ours, measure.higher_is_better, measure.least_effect, alpha)
+        judged.append(Judged(measure, median(map(median, theirs)), median(map(median, ours)), found))
+    return CellComparison(
+        cell, tuple(judged), differences(cell), (_spoilt(cell.baseline), _spoilt(cell.candidate))
+    )
+
+
+def differences(cell: Cell) -> tuple[Difference, ...]:
+    """Options and context (versions, machine, cores, model) of which the two sides have not the same values."""
+    found = []
+    for part, name in (("option", "config"), ("context", "fingerprint")):
+        sides = [[flatten(getattr(run, name)) for run in side] for side in (cell.baseline, cell.candidate)]
+        for key in sorted({key for side in sides for values in side for key in values}):
+            if key in (_NO_OPTION if part == "option" else _NO_CONTEXT):
+                continue
+            theirs, ours = ({_word(values.get(key)) for values in side} for side in sides)
+            if theirs != ours:
+                found.append(Difference(part, key, " or ".join(sorted(theirs)), " or ".join(sorted(ours))))
+    return tuple(found)
+
+
+def _samples(runs: Sequence[Run], measure: Measure) -> list[list[float]]:
+    return [found for run in runs if (found := measure.samples(run))]
+
+
+def _spoilt(runs: Sequence[Run]) -> int:
+    return sum(any(check["ok"] is False for check in run.validity) for run in runs)
+
+
+def _word(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or "none"
+    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

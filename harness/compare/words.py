@@ -1,0 +1,74 @@
+"""A comparison in words, alike on a terminal, in Markdown and in HTML."""
+
+from collections.abc import Callable, Mapping
+
+from harness.compare.two_sides import CellComparison, Judged
+from harness.report.values import MISSING, memory, number, percent, two_decimals
+
+HEADINGS = ("", "baseline", "candidate", "change", "95 % interval", "verdict")
+_SHOWN: Mapping[str, Callable[[float | None], str]] = {"bytes": memory, "share": percent}
+
+
+def title(found: CellComparison) -> str:
+    """`rag: slower`, with the setting where there are several."""
+    cell = found.cell
+    where = f"{cell.workload} ({cell.setting})" if cell.setting else cell.workload
+    return f"{where}: {headline(found)}"
+
+
+def headline(found: CellComparison) -> str:
+    """What was found in one sentence: which deciding figures moved, and by how much."""
+    moved = [one for one in found.judged if one.measure.gating and one.verdict.word in ("better", "worse")]
+    if moved:
+        return "; ".join(f"{one.measure.title} {change(one)} ({one.word})" for one in moved)
+    return {"same": "no difference that matters", "inconclusive": "not decided"}.get(found.word, found.word)
+
+
+def runs(found: CellComparison) -> str:
+    """How many runs a side, and how many of them a validity check spoils."""
+    sides = []
+    for name, members, spoilt in zip(
+        ("baseline", "candidate"), (found.cell.baseline, found.cell.candidate), found.spoilt, strict=True
+    ):
+        word = "run" if len(members) == 1 else "runs"
+        sides.append(f"{name} {len(members)} {word}" + (f" ({spoilt} with a failed check)" if spoilt else ""))
+    return ", ".join(sides)
+
+
+def row(one: Judged) -> tuple[str, ...]:
+    """Cells of HEADINGS."""
+    unit = one.measure.unit
+    shown = two_decimals if one.measure.path == "quality.perplexity" else _SHOWN.get(unit, number)
+    name = one.measure.title if unit in _SHOWN or not unit else f"{one.measure.title}, {unit}"
+    return (name, shown(one.baseline), shown(one.candidate), change(one), interval(one), one.word)
+
+
+def change(one: Judged) -> str:
+    """The candidate's median against the baseline's: +12.3 %."""
+    return _percent(one.verdict.ratio.value)
+
+
+def interval(one: Judged) -> str:
+    """Bounds of the change, where there are runs enough for bounds that hold."""
+    ratio = one.verdict.ratio
+    if one.verdict.p is None or ratio.low is None or ratio.high is None:
+        return MISSING
+    return f"{_percent(ratio.low)} … {_percent(ratio.high)}"
+
+
+def reasons(found: CellComparison) -> list[str]:
+    """Why deciding figures are not decided, and the least change that these runs could have shown."""
+    by_reason: dict[str, list[str]] = {}
+    for one in found.judged:
+        if not one.measure.gating or one.verdict.word != "inconclusive":
+            continue
+        least = one.verdict.detectable
+        could = f", a change of {100 * least:.0f} % could have been shown" if one.verdict.p and least else ""
+        by_reason.setdefault(f"{one.verdict.why}{could}", []).append(one.measure.title)
+    return [f"Not decided: {', '.join(titles)} ({reason})." for reason, titles in by_reason.items()]
+
+
+def _percent(ratio: float) -> str:
+    if ratio == float("inf"):
+        return MISSING
+    return f"{100 * (ratio - 1):+.1f} %"
