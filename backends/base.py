@@ -73,6 +73,7 @@ class Capabilities:
     return_token_ids: token ids can be had in the stream. prompt_logprobs: echo + logprobs is answered.
     logprobs_see_kv: those log-probabilities pass through the KV cache in chunks, so KV quantisation shows in them.
     logprobs_see_eviction: so does the eviction of entries from it.
+    prompt_alternatives: how many most probable tokens are told beside each prompt token's own log-probability.
     no_logprobs: why there is no route to prompt log-probabilities, in words for a report ("" where there is one).
     prefix_cache: it can be switched. metrics: /metrics can be mapped to the common names.
     kv_pool_touched: the memory set aside for the KV cache is taken at the start (it is written to), not when it is
@@ -88,6 +89,7 @@ class Capabilities:
     prefix_cache: bool
     metrics: bool
     logprobs_see_eviction: bool = False
+    prompt_alternatives: int = 0
     no_logprobs: str = ""
     kv_pool_touched: bool | None = None
     dtypes: tuple[str, ...] = ()
@@ -177,4 +179,8 @@ class Backend(Protocol):
 
     def request_extras(self) -> dict[str, Any]:
         """Fields added to the body of every measured request."""
+        ...
+
+    def workload_extras(self, workload: str) -> dict[str, Any]:
+        """Fields added beside those to requests of this workload, for engines that treat kinds differently."""
         ...

@@ -47,6 +47,7 @@ class EndpointBackend:
             return_token_ids=self._own.return_token_ids,
             prompt_logprobs=logprobs,
             logprobs_see_kv=self._own.logprobs_see_kv,
+            prompt_alternatives=5 if logprobs else 0,  # what the API itself allows
             no_logprobs="" if logprobs else "the endpoint gives no prompt log-probabilities over HTTP",
             prefix_cache=False,
             metrics=True,
@@ -93,3 +94,7 @@ class EndpointBackend:
     def request_extras(self) -> dict[str, Any]:
         """Ids, where the server can return them."""
         return {"return_token_ids": True} if self._own.return_token_ids else {}
+
+    def workload_extras(self, workload: str) -> dict[str, Any]:
+        """None: what other servers know of workloads is theirs."""
+        return {}

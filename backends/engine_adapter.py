@@ -72,6 +72,10 @@ class EngineAdapter:
         """See `Backend`; none unless the adapter says otherwise."""
         return {}
 
+    def workload_extras(self, workload: str) -> dict[str, Any]:
+        """See `Backend`; none unless the adapter says otherwise."""
+        return {}
+
     # What all share
 
     def check(self, model: ModelFiles) -> None:

@@ -221,7 +221,7 @@ def _client_job(
         api="chat" if config.backend.api == "chat" else "completions",
         requests=requests,
         phase=phase,
-        extras=prepared.backend.request_extras(),
+        extras=prepared.backend.request_extras() | prepared.backend.workload_extras(config.workload.name),
         enforce_length=abilities.ignore_eos,
         return_token_ids=abilities.return_token_ids,
         load=config.load,

@@ -11,6 +11,7 @@ from backends.exposition import own_metrics
 from backends.gpu import nvidia_gpu_here
 from backends.kvcompress.combinations import Holder, check_together
 from backends.kvcompress.options import KERNELS, SCHEDULERS, KvCompressOptions, own_settings
+from backends.kvcompress.scheduling import scheduling_of
 from backends.kvcompress.spec import from_mapping
 from harness.core.errors import UsageError
 from harness.core.hf_layout import hf_folder
@@ -51,6 +52,7 @@ class KvCompressBackend(EngineAdapter):
             return_token_ids=True,
             prompt_logprobs=True,
             logprobs_see_kv=True,
+            prompt_alternatives=20,
             logprobs_see_eviction=True,
             prefix_cache=False,
             metrics=True,
@@ -76,6 +78,7 @@ class KvCompressBackend(EngineAdapter):
             raise UsageError(f"backend.device={options.device}: this machine shows no NVIDIA GPU. Use cpu.")
         self.one_of("kernel", ("torch",) if self.device_kind == "cuda" else KERNELS)
         self.one_of("scheduler", SCHEDULERS)
+        scheduling_of(asdict(self._own.scheduling))
         spec = from_mapping(asdict(self._own.kv))
         check_together(spec, Holder(model.geometry.head_dim, self._own.kernel == "compiled"))
         if not spec.budget.given and spec.quant == "none":
@@ -97,6 +100,11 @@ class KvCompressBackend(EngineAdapter):
     def common_metrics(self, exposition: str) -> dict[str, float]:
         """Its names are the common ones already."""
         return own_metrics(exposition)
+
+    def workload_extras(self, workload: str) -> dict[str, Any]:
+        """The workload's name as the class of its requests, where a scheduler asks for it and knows it."""
+        known = self._own.scheduler == "dynamic" and workload in self._own.scheduling.classes
+        return {"kv": {"class": workload}} if known else {}
 
     def request_extras(self) -> dict[str, Any]:
         """Ask for ids, so that the tokens of an event are known even where its text is empty."""

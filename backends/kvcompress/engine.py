@@ -3,23 +3,35 @@
 The weights are read once for all of them. A request joins at the next step; `scheduler` says which may.
 """
 
+from collections.abc import Callable
+
 import torch
 
 from backends.kvcompress.contracts import KvStore, Model, Pass, RequestAttention
 from backends.kvcompress.request import Request
+from backends.kvcompress.requested import asked
 from backends.kvcompress.scheduler import Scheduler, Work
+from backends.kvcompress.scheduling import Scheduling
 from backends.kvcompress.spec import KvSpec
 from backends.serving.engine import EngineConfig, RequestOutput, Sampling
 from backends.serving.sampling import Logits
 from backends.serving.writing import Writing
 from harness.core.errors import UsageError
-from harness.core.metric_names import KV_RESERVED_BYTES, KV_USED_BYTES, PREEMPTIONS, REQUESTS_RUNNING
+from harness.core.metric_names import (
+    KV_RESERVED_BYTES,
+    KV_USED_BYTES,
+    PREEMPTIONS,
+    REQUESTS_RUNNING,
+    WEIGHTS_BYTES,
+)
 
 _SCORED_AT_ONCE = 64  # rows of logits whose log-probabilities are taken at once, in float64
 
 
 class KvCompressEngine:
-    """See `backends.serving.engine.Engine`. default: the KV setting of requests that bring none of their own."""
+    """See `backends.serving.engine.Engine`. default: the KV setting of requests that bring none of their own.
+    scheduling: what their classes are called. writing: what answers are made of logits by.
+    """
 
     def __init__(
         self,
@@ -30,6 +42,10 @@ class KvCompressEngine:
         attention: RequestAttention,
         scheduler: Scheduler,
         vocabulary: int,
+        weights_bytes: int,
+        *,
+        scheduling: Scheduling,
+        writing: Callable[..., Writing] = Writing,
     ) -> None:
         self.capacity_tokens = config.context_length
         self._eos_ids = config.eos_ids
@@ -40,6 +56,9 @@ class KvCompressEngine:
         self._attention = attention
         self._scheduler = scheduler
         self._vocabulary = vocabulary
+        self._weights_bytes = weights_bytes
+        self._scheduling = scheduling
+        self._writing = writing
         self._requests: dict[int, Request] = {}
 
     def add(self, request_id: int, ids: list[int], sampling: Sampling) -> None:
@@ -48,13 +67,13 @@ class KvCompressEngine:
         if max(ids) >= self._vocabulary:  # a tokenizer may have added tokens that the weights lack
             raise ValueError(f"Token {max(ids)} is beyond the model's vocabulary of {self._vocabulary}.")
         try:
-            spec = self._default if sampling.kv is None else self._default.changed(sampling.kv)
+            spec, kind = asked(self._default, sampling.kv or {}, self._scheduling)
             self._attention.close(
                 self._attention.open(spec, len(ids))
             )  # whether it can be held; takes no page
         except UsageError as error:
             raise ValueError(str(error)) from error
-        request = Request(ids, sampling, spec, Writing(request_id, sampling, self._eos_ids))
+        request = Request(ids, sampling, spec, self._writing(request_id, sampling, self._eos_ids), kind)
         self._scheduler.add(request)
         self._requests[request_id] = request
 
@@ -91,6 +110,7 @@ class KvCompressEngine:
             REQUESTS_RUNNING: len(self._scheduler.running),
             KV_USED_BYTES: self._store.used_bytes(),
             KV_RESERVED_BYTES: self._store.pages * self._store.page_bytes,
+            WEIGHTS_BYTES: self._weights_bytes,
             PREEMPTIONS: self._scheduler.preemptions,
         }
 

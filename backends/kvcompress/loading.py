@@ -1,23 +1,26 @@
 """Model, store, attention and scheduler put together into the engine."""
 
 import logging
+from collections.abc import Callable
 from functools import partial
 
-from backends.kvcompress.requested import default_spec
+from backends.kvcompress.requested import default_spec, scheduling_from
 from backends.serving.engine import Engine, EngineConfig
+from backends.serving.writing import Writing
 from harness.core.errors import EngineError, UsageError
 
 try:
     import torch
 
-    from backends.kvcompress.admission import Dynamic, Static
+    from backends.kvcompress.admission import Admission, Dynamic, Static
     from backends.kvcompress.attention import PagedAttention
     from backends.kvcompress.budgets import Shape
     from backends.kvcompress.contracts import KvStore
     from backends.kvcompress.engine import KvCompressEngine
     from backends.kvcompress.model.config import DecoderConfig
-    from backends.kvcompress.model.decoder import load_decoder
+    from backends.kvcompress.model.decoder import Decoder, load_decoder
     from backends.kvcompress.model.retrieval import retrieval_heads
+    from backends.kvcompress.model.size import bytes_held
     from backends.kvcompress.needs import Needs
     from backends.kvcompress.policies import policy
     from backends.kvcompress.scheduler import Scheduler
@@ -41,23 +44,43 @@ def load(config: EngineConfig) -> Engine:
     """
     torch.set_num_threads(config.threads)
     torch.set_grad_enabled(False)
-    own, spec = config.own or {}, default_spec(config)
     device = config.device.replace(".", ":")
-    model = load_decoder(config.model, device, own.get("weight_dtype"))
+    return assemble(config, load_decoder(config.model, device, (config.own or {}).get("weight_dtype")))
+
+
+def assemble(
+    config: EngineConfig, model: Decoder, writing: Callable[..., Writing] = Writing
+) -> KvCompressEngine:
+    """The engine around a model that is loaded; see `load`."""
+    own, spec = config.own or {}, default_spec(config)
     model.config.check_context(config.context_length)
     store = _store(config, model.config, own["kernel"])
     shape = Shape(model.config.layers, model.config.kv_heads)
     retrieval = partial(
         retrieval_heads, model, shape.layers, shape.heads, model.config.vocabulary, model.device
     )
-    attention = PagedAttention(store, shape.layers, shape.heads, model.rope, retrieval)
+    scheduling, dynamic = scheduling_from(config), own["scheduler"] == "dynamic"
+    attention = PagedAttention(store, shape.layers, shape.heads, model.rope, retrieval, measures=dynamic)
     needs = Needs(store, shape, config.prefill_chunk)
     attention.close(attention.open(spec, config.context_length))  # told now rather than at the first request
     _check_pool(config, spec, needs, store)
-    admission = Dynamic(store, needs, attention) if own["scheduler"] == "dynamic" else Static(store, needs)
+    admission: Admission = Static(store, needs, scheduling.headroom)
+    if dynamic:
+        admission = Dynamic(store, needs, attention, scheduling)
     scheduler = Scheduler(store, attention, needs, admission, config.max_running, config.prefill_chunk)
     log.info("ready: %d pages of %d bytes, %s kernel", store.pages, store.page_bytes, own["kernel"])
-    return KvCompressEngine(config, spec, model, store, attention, scheduler, model.config.vocabulary)
+    return KvCompressEngine(
+        config,
+        spec,
+        model,
+        store,
+        attention,
+        scheduler,
+        model.config.vocabulary,
+        bytes_held(model.weights),
+        scheduling=scheduling,
+        writing=writing,
+    )
 
 
 def _store(config: EngineConfig, model: DecoderConfig, kernel: str) -> KvStore:

@@ -40,17 +40,38 @@ class KvOptions:
 
 
 @dataclass
+class ClassOptions:
+    """See `backends.kvcompress.scheduling.WorkloadClass`."""
+
+    entries: float = MISSING
+    weight: float = MISSING
+
+
+@dataclass
+class SchedulingOptions:
+    """See `backends.kvcompress.scheduling.Scheduling`."""
+
+    headroom: int = MISSING
+    breadth: float = MISSING
+    least: float = MISSING
+    most: float = MISSING
+    classes: dict[str, ClassOptions] = field(default_factory=dict)
+
+
+@dataclass
 class KvCompressOptions(EngineOptions):
     """What is particular to this engine.
 
     kv: how the KV cache of a request is held. kernel: "compiled" unpacks and attends in one compiled loop, on a CPU;
         "torch" is the fallback, whose quantised entries are rounded but take as much memory as exact ones.
-    scheduler: "static" gives every request the KV setting asked for, "dynamic" a budget by the pool's pressure.
+    scheduler: "static" gives every request the KV setting asked for, "dynamic" a budget by its prompt and the pool's
+        pressure. scheduling: what the scheduler goes by.
     """
 
     kv: KvOptions = field(default_factory=KvOptions)
     kernel: str = MISSING
     scheduler: str = MISSING
+    scheduling: SchedulingOptions = field(default_factory=SchedulingOptions)
 
 
 def own_settings(options: KvCompressOptions, head_dim: int) -> dict[str, Any]:
@@ -59,6 +80,7 @@ def own_settings(options: KvCompressOptions, head_dim: int) -> dict[str, Any]:
         "kv": asdict(options.kv),
         "kernel": options.kernel,
         "scheduler": options.scheduler,
+        "scheduling": asdict(options.scheduling),
         "weight_dtype": options.weight_dtype,
         "head_dim": head_dim,
     }

@@ -11,16 +11,21 @@ class Request:
     tokens: the prompt and what was generated so far. row: of the store while it runs. cached: how many of its
     tokens were computed into the row. reading: how many of them are read in chunks before it decodes: its prompt,
     and after a preemption all that it had. asked: its KV setting; spec: what it is held under now, which a dynamic
-    scheduler changes.
+    scheduler changes. kind: its workload class, if it named one. broad_entries: of its prompt, once measured
+    (`RequestAttention.broad_entries`).
     """
 
-    def __init__(self, ids: list[int], sampling: Sampling, spec: KvSpec, writing: Writing) -> None:
+    def __init__(
+        self, ids: list[int], sampling: Sampling, spec: KvSpec, writing: Writing, kind: str | None = None
+    ) -> None:
         self.prompt = len(ids)
         self.tokens = list(ids)
         self.sampling = sampling
         self.asked = spec
         self.spec = spec
         self.writing = writing
+        self.kind = kind
+        self.broad_entries: float | None = None
         self.row: int | None = None
         self.cached = 0
         self.reading = len(ids)
@@ -36,12 +41,12 @@ class Request:
         """Most tokens it will ever have."""
         return self.prompt + self.sampling.max_tokens
 
-    @property
-    def certain_tokens(self) -> int:
-        """Tokens it will have in any case: all of them where no end token can end it earlier."""
+    def expected_tokens(self, headroom: int) -> int:
+        """Tokens that it is taken to have in any case: all where no end token can end it earlier, else so many more
+        than it has, and one at least."""
         wanted = self.sampling
         sure = wanted.max_tokens if wanted.ignore_eos else wanted.min_tokens
-        return min(self.most_tokens, max(self.prompt + sure, len(self.tokens) + 1))
+        return min(self.most_tokens, max(self.prompt + sure, len(self.tokens) + max(1, headroom)))
 
     def scored_of(self, chunk: int) -> range:
         """Of its next `chunk` tokens, those whose logits tell the log-probability of the prompt's token after them.

@@ -58,6 +58,7 @@ class Scheduler:
         self._waiting: list[Request] = []
         self.running: list[Request] = []
         self.preemptions = 0
+        self._unshared = False  # a prompt was read or somebody has gone since budgets were looked at
         self._no_room = (
             False  # for the first who waits, and nothing has changed since: asking costs milliseconds
         )
@@ -91,13 +92,16 @@ class Scheduler:
         self._admit()
         while True:
             work = self._choose()
-            if work.ends_prompt or self._shrinks(work):
+            self._unshared |= work.ends_prompt
+            shrinking = self._shrinking(work)
+            if work.ends_prompt or shrinking.computed():
                 self._no_room = False  # after this pass somebody may hold less
             if self._growth(work) <= self._store.free_pages():
                 return work
-            decoding = Work(None, 0, work.decoding)
-            if self._shrinks(decoding) and self._growth(decoding) <= self._store.free_pages():
-                return decoding  # and the chunk follows once they have given up what they hold beyond their budgets
+            if shrinking.computed() and self._growth(shrinking) <= self._store.free_pages():
+                return (
+                    shrinking  # and the others follow once these have given up what is beyond their budgets
+                )
             self._preempt()
 
     def _admit(self) -> None:
@@ -109,6 +113,9 @@ class Scheduler:
             self._waiting.pop(0)
             candidate.opened(self._attention.open(candidate.spec, candidate.prompt))
             self.running.append(candidate)
+        if self._unshared and self.running:
+            self._admission.share(self.running)
+        self._unshared = False
 
     def _held(self, request: Request) -> int:
         assert request.row is not None
@@ -127,10 +134,15 @@ class Scheduler:
         )
         return lasting + max((self._needs.passing(one.spec, new) for one, new in computed), default=0)
 
-    def _shrinks(self, work: Work) -> bool:
-        return any(
-            self._held(one) > self._needs.held(one.spec, one.prompt, one.cached + 1) for one in work.decoding
-        )
+    def _shrinking(self, work: Work) -> Work:
+        """The part of it whose requests hold more than they may after it."""
+        beyond = [
+            one
+            for one, new in work.computed()
+            if self._held(one) > self._needs.held(one.spec, one.prompt, one.cached + new)
+        ]
+        reading = work.reading if work.reading in beyond else None
+        return Work(reading, work.chunk if reading else 0, [one for one in work.decoding if one in beyond])
 
     def _preempt(self) -> None:
         if len(self.running) == 1:
@@ -147,3 +159,4 @@ class Scheduler:
         request.closed()
         self.running.remove(request)
         self._no_room = False
+        self._unshared = True

@@ -10,6 +10,7 @@ from typing import Any
 
 from backends.serving.engine import EngineConfig, Sampling, load_engine
 from benchmarks.kv.driver import Setting
+from benchmarks.kv.settings import scheduling
 from harness.core.metric_names import PREEMPTIONS
 
 
@@ -43,6 +44,7 @@ def serve_all(
                 "kv": setting["kv"],
                 "kernel": setting["kernel"],
                 "scheduler": "static",
+                "scheduling": scheduling(),
                 "weight_dtype": None,
             },
         ),

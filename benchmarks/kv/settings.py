@@ -59,11 +59,22 @@ class Named:
 
 def ours(name: str, words: str) -> Named:
     """Of `words` as above."""
-    whole = OmegaConf.load(Path(conf.__path__[0]) / "backend" / "kvcompress.yaml")
+    whole = engine_options()
     given: Any = OmegaConf.to_container(OmegaConf.from_dotlist(words.split()))
     engine = {key: given.pop(key, whole[key]) for key in ("kv_dtype", "kernel")}
     kv = OmegaConf.to_container(OmegaConf.merge(whole.kv, given))
     return Named("ours", name, {**engine, "kv": kv})
+
+
+def engine_options() -> Any:
+    """conf/backend/kvcompress.yaml."""
+    return OmegaConf.load(Path(conf.__path__[0]) / "backend" / "kvcompress.yaml")
+
+
+def scheduling() -> dict[str, Any]:
+    """What its schedulers are told."""
+    found: dict[str, Any] = OmegaConf.to_container(engine_options().scheduling)  # type: ignore[assignment]
+    return found
 
 
 def peer(name: str) -> Named:

@@ -5,7 +5,13 @@ from typing import Any
 from backends.base import EngineOptions
 from backends.endpoint import EndpointBackend, EndpointOptions
 from backends.kvcompress.adapter import KvCompressBackend
-from backends.kvcompress.options import BudgetOptions, KvCompressOptions, KvOptions
+from backends.kvcompress.options import (
+    BudgetOptions,
+    ClassOptions,
+    KvCompressOptions,
+    KvOptions,
+    SchedulingOptions,
+)
 from backends.onnxruntime.adapter import OnnxRuntimeBackend, OnnxRuntimeOptions
 from backends.openvino.adapter import OpenVinoBackend
 from backends.openvino.eviction import OpenVinoOptions
@@ -67,7 +73,19 @@ _KV: dict[str, Any] = {
     "share": "none",
 }
 _BUDGET: dict[str, Any] = {"fraction": None, "tokens": None, "bytes": None}
-_KVCOMPRESS: dict[str, Any] = {**_OPENVINO, "kernel": "compiled", "scheduler": "static"}
+_SCHEDULING = SchedulingOptions(
+    headroom=32,
+    breadth=0.1,
+    least=0.5,
+    most=2.0,
+    classes={"other": ClassOptions(60, 1.0), "rag": ClassOptions(80, 1.0)},
+)
+_KVCOMPRESS: dict[str, Any] = {
+    **_OPENVINO,
+    "kernel": "compiled",
+    "scheduler": "static",
+    "scheduling": _SCHEDULING,
+}
 _VLLM: dict[str, Any] = {**_OPENVINO, "prefill_chunk": 256, "threads": None, "eager": True}
 _SGLANG: dict[str, Any] = {**_OPENVINO, "prefill_chunk": 256, "threads": None, "attention": None}
 _TENSORRT_LLM: dict[str, Any] = {

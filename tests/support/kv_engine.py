@@ -6,14 +6,16 @@ from typing import Any
 
 import torch
 
-from backends.kvcompress.admission import Dynamic, Static
+from backends.kvcompress.admission import Admission, Dynamic, Static
 from backends.kvcompress.attention import PagedAttention
 from backends.kvcompress.budgets import Shape
 from backends.kvcompress.contracts import KvStore
 from backends.kvcompress.engine import KvCompressEngine
 from backends.kvcompress.model.decoder import Decoder, load_decoder
+from backends.kvcompress.model.size import bytes_held
 from backends.kvcompress.needs import Needs
 from backends.kvcompress.scheduler import Scheduler
+from backends.kvcompress.scheduling import Scheduling, WorkloadClass
 from backends.kvcompress.store_torch import TorchStore
 from backends.serving.engine import EngineConfig, RequestOutput, Sampling
 from tests.support.kv import spec as kv_spec
@@ -44,6 +46,12 @@ def tiny_llama(folder: Path) -> Any:
     return model
 
 
+# Nothing but lengths and pressure counts, unless a test says otherwise.
+SCHEDULING = Scheduling(
+    headroom=0, breadth=0.5, least=1.0, most=1.0, classes={"other": WorkloadClass(40, 1.0)}
+)
+
+
 @dataclass
 class Driven:
     """An engine with its store, stepped by hand; `told` is what came of each request."""
@@ -52,6 +60,8 @@ class Driven:
     store: KvStore
     scheduler: Scheduler
     needs: Needs
+    attention: PagedAttention
+    admission: Admission
     told: dict[int, list[RequestOutput]] = field(default_factory=dict)
 
     def step(self) -> None:
@@ -79,21 +89,34 @@ def driven(
     chunk: int = 16,
     running: int = 8,
     dynamic: bool = False,
+    scheduling: Scheduling = SCHEDULING,
     eos_ids: tuple[int, ...] = (VOCABULARY - 1,),
     **changes: Any,
 ) -> Driven:
     """With a pool of so many pages. changes: of the default KV setting."""
     page = TorchStore(LAYERS, HEADS, HEAD_DIM, 1 << 20, torch.float32, torch.device("cpu")).page_bytes
     store = TorchStore(LAYERS, HEADS, HEAD_DIM, pages * page, torch.float32, torch.device("cpu"))
-    attention = PagedAttention(store, LAYERS, HEADS, model.rope)
+    attention = PagedAttention(store, LAYERS, HEADS, model.rope, measures=dynamic)
     needs = Needs(store, Shape(LAYERS, HEADS), chunk)
-    admission = Dynamic(store, needs, attention) if dynamic else Static(store, needs)
+    admission: Admission = Static(store, needs, scheduling.headroom)
+    if dynamic:
+        admission = Dynamic(store, needs, attention, scheduling)
     scheduler = Scheduler(store, attention, needs, admission, running, chunk)
     config = EngineConfig(
         Path(), eos_ids, "cpu", "f32", "f32", CONTEXT, running, pages * page, False, chunk, 1, 0
     )
-    engine = KvCompressEngine(config, kv_spec(**changes), model, store, attention, scheduler, VOCABULARY)
-    return Driven(engine, store, scheduler, needs)
+    engine = KvCompressEngine(
+        config,
+        kv_spec(**changes),
+        model,
+        store,
+        attention,
+        scheduler,
+        VOCABULARY,
+        bytes_held(model.weights),
+        scheduling=scheduling,
+    )
+    return Driven(engine, store, scheduler, needs, attention, admission)
 
 
 def sampling(max_tokens: int, **changes: Any) -> Sampling:

@@ -8,6 +8,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from backends.kvcompress.scheduling import Scheduling, WorkloadClass
 from tests.support.kv_engine import Driven, driven, load_tiny, sampling, tiny_llama
 
 PAGES, RUNNING = 6 * 12, 5  # of 16 slots: 192 tokens of one request that keeps everything
@@ -19,7 +20,11 @@ KV: list[dict[str, Any] | None] = [
     {"evict": "snapkv", "budget": {"tokens": 30}, "spread": "adakv"},
     {"evict": "tova", "budget": {"bytes": 60_000}},
     {"quant": "int8", "granularity": "channel", "group": 8},
+    {"evict": "h2o", "budget": {"fraction": 0.3}, "class": "rag"},
+    {"evict": "auto", "budget": {"tokens": 40}, "class": "chat"},
 ]
+CLASSES = {"other": WorkloadClass(30, 1.0), "rag": WorkloadClass(10, 1.0), "chat": WorkloadClass(90, 1.5)}
+SCHEDULING = Scheduling(headroom=8, breadth=0.4, least=0.5, most=2.0, classes=CLASSES)
 
 
 with tempfile.TemporaryDirectory() as _folder:
@@ -30,7 +35,9 @@ with tempfile.TemporaryDirectory() as _folder:
 class Storm(RuleBasedStateMachine):
     @initialize(dynamic=st.booleans())
     def begin(self, dynamic: bool) -> None:
-        self.driven: Driven = driven(_MODEL, pages=PAGES, chunk=16, running=RUNNING, dynamic=dynamic)
+        self.driven: Driven = driven(
+            _MODEL, pages=PAGES, chunk=16, running=RUNNING, dynamic=dynamic, scheduling=SCHEDULING
+        )
         self.asked: dict[int, int] = {}
         self.cancelled: set[int] = set()
         self.refused = 0
