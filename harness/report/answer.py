@@ -10,7 +10,9 @@ from harness.records.paths import pick
 from harness.records.reader import Run
 from harness.records.schema import IDENTITY
 from harness.records.searches import RecordedSearch
+from harness.report.context_scaling import scaling_words
 from harness.report.labels import group_labels
+from harness.report.memory import memory_words
 from harness.report.values import duration, listed, memory, number
 
 FEWEST_RUNS_FOR_A_VERDICT = 5  # a side
@@ -73,6 +75,9 @@ def one_sentence(runs: Sequence[Run]) -> str:
         return f"No run was measured: {'; '.join(sorted(reasons))}" if runs else "There is no run."
     comparison = _comparison(measured)
     parts = [comparison or _described(measured)]
+    if len(_groups(measured)) == 1:
+        parts += [words for words in (memory_words(measured),) if words]
+    parts += scaling_words(measured)
     if comparison and _too_few(measured):
         parts.append(_NO_VERDICT)
     failed = len(runs) - len(measured)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from harness.core.metric_names import KV_RESERVED_BYTES, KV_USED_BYTES
+from harness.core.metric_names import KV_RESERVED_BYTES, KV_USED_BYTES, REQUESTS_RUNNING
 from harness.metrics.latency import latencies
 from harness.metrics.resources import column
 from harness.metrics.summary import gaps_in_window
@@ -30,6 +30,7 @@ _MOST_POINTS = 400  # of one line: more cannot be seen at this size
 _WIDE_RANGE = 15  # between smallest and largest value, from which an axis is logarithmic
 _SHORTEST_GAP_MS = 0.01  # a logarithmic axis has no 0: gaps of events read at once stand here
 _MB = 1e6
+_PER_REQUEST = "kv_per_request_bytes"
 
 
 @dataclass(frozen=True)
@@ -125,22 +126,27 @@ def load_over_time(runs: Sequence[Coloured]) -> Figure | None:
 
 def memory_over_time(runs: Sequence[Coloured]) -> Figure | None:
     """KV cache in use and the memory of the engine's processes since the window opened."""
-    with_kv, with_memory, data = [], [], []
+    with_kv, with_requests, with_memory, data = [], [], [], []
     for series, run in runs:
         if not run.window or run.telemetry.empty:
             continue
         window = _window(run)
         rows = _thinned(run.telemetry[window.holds(run.telemetry["ns"])], _MOST_POINTS)
         frame = pd.DataFrame({"run": run.id, "second": _since(rows["ns"], window)})
-        for name in (KV_USED_BYTES, KV_RESERVED_BYTES, "pss_bytes"):
+        for name in (KV_USED_BYTES, KV_RESERVED_BYTES, "pss_bytes", REQUESTS_RUNNING):
             frame[name] = column(rows, name)
+        running = frame[REQUESTS_RUNNING].where(frame[REQUESTS_RUNNING] > 0)
+        frame[_PER_REQUEST] = frame[KV_USED_BYTES] / running
         if frame[KV_USED_BYTES].notna().any():
             with_kv.append((series, frame))
+        if frame[_PER_REQUEST].notna().any():
+            with_requests.append((series, frame))
         if frame["pss_bytes"].notna().any():
             with_memory.append((series, frame))
         data.append(frame)
     panels = [
         (KV_USED_BYTES, "KV used, MB", with_kv),
+        (_PER_REQUEST, "of a request, MB", with_requests),
         ("pss_bytes", "engine memory, MB", with_memory),
     ]
     panels = [panel for panel in panels if panel[2]]
@@ -157,8 +163,8 @@ def memory_over_time(runs: Sequence[Coloured]) -> Figure | None:
     return Figure(
         name="memory",
         title="Memory over time",
-        reading="Live entries of the KV cache as the engine reports them, and the memory of all its "
-        f"processes.{missing}",
+        reading="Live entries of the KV cache as the engine reports them, in all and of a running request on "
+        f"average, and the memory of all its processes.{missing}",
         svg=to_svg(figure, "memory"),
         data=pd.concat(data, ignore_index=True),
         series=sorted({series for _, _, frames in panels for series, _ in frames}),

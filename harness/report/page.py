@@ -12,10 +12,12 @@ from harness.records.searches import searches_of
 from harness.report.answer import answer
 from harness.report.canvas import DASH_ARRAYS, PALETTE
 from harness.report.comparison import comparison_sections
+from harness.report.context_scaling import scaling_sections
 from harness.report.figures import Figure, load_over_time, memory_over_time, token_gaps, ttft_distribution
 from harness.report.frontier import frontier_figures
 from harness.report.glossary import GLOSSARY
 from harness.report.labels import differing_options, group_labels, labels
+from harness.report.memory import memory_figures
 from harness.report.positions import perplexity_by_position
 from harness.report.searches import section
 from harness.report.table import Cell, Column, cells, columns_for, error_count, failed_checks
@@ -73,11 +75,12 @@ def page(runs: Sequence[Run]) -> dict[str, Any]:
     rows = [_row(run, names[run.id], position, columns) for position, run in coloured]
     searches = searches_of(runs)
     drawn = (perplexity_by_position, ttft_distribution, token_gaps, load_over_time, memory_over_time)
-    figures = [draw(coloured) for draw in drawn]
+    figures = [*(draw(coloured) for draw in drawn), *memory_figures(coloured, groups)]
     return {
         "title": _title(runs),
         "answer": answer(runs, searches),
         "searches": [section(search, runs) for search in searches],
+        "scaling": scaling_sections(runs),
         "comparisons": comparison_sections(runs, groups),
         "rows": rows,
         "series": [(_swatch(position), label) for position, label in enumerate(series)],

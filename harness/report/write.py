@@ -34,6 +34,7 @@ def write_report(runs: Sequence[Run], folder: Path) -> Path:
     html = environment.get_template("report.html.j2").render(content)
     figures = [
         *(section.figure for section in content["searches"]),
+        *(figure for section in content["scaling"] for figure in section.figures),
         *content["figures"],
         *(row.timeline for row in content["rows"] if row.timeline),
     ]

@@ -45,6 +45,7 @@ HEAVY = (
     "backend.device=cuda",
     "backend.weight_dtype=int8",
     "experiment=engines",
+    "experiment=context_scaling",
 )
 SMALL = ["load.warmup=1", "load.requests=3"]
 SMALL_QUALITY = ["quality.perplexity.tokens=120", "quality.perplexity.window=60"]

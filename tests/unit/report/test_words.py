@@ -113,7 +113,7 @@ def test_one_run_is_told_with_its_own_figures(tmp_path: Path):
     write_run(tmp_path, "r1", Schedule(ttft_ms=80, gap_ms=20))
     assert one_sentence([read_run("r1", tmp_path)]) == (
         "openvino · chat: first token after 80.0 ms (95 of 100 within 80.0 ms), then a token every 20.0 ms; "
-        "168 tokens/s in all."
+        "168 tokens/s in all. Memory: 6.91 MB of KV cache a request; 909 MB at the peak."
     )
 
 
