@@ -5,6 +5,7 @@ and what is wrong becomes one sentence.
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from importlib.resources import files
 from typing import Any
@@ -71,17 +72,24 @@ class Command:
             raise UsageError(self._explained(error, arguments)) from error
         return self.options(**{one.name: getattr(values, one.name) for one in fields(self.options)})
 
-    def _hydra(self) -> Any:
+    @contextmanager
+    def _hydra(self) -> Iterator[None]:
+        """Hydra over the command's folder. Shared groups are known only meanwhile: a run finds them in conf/."""
         store = ConfigStore.instance()
         store.store(group="schema", name=self.name, node=self.options)
-        for name, group in self.groups.items():
-            if group.shared:
-                for choice in self.choices(name):
-                    store.store(group=name, name=choice, node=_typed(name, choice, group.options))
-            else:
-                store.store(group=f"schema/{self.name}_{name}", name="options", node=group.options)
+        shared = [name for name, group in self.groups.items() if group.shared]
+        for name in shared:
+            for choice in self.choices(name):
+                store.store(group=name, name=choice, node=_typed(name, choice, self.groups[name].options))
+        for name in set(self.groups) - set(shared):
+            store.store(group=f"schema/{self.name}_{name}", name="options", node=self.groups[name].options)
         GlobalHydra.instance().clear()
-        return initialize_config_module(f"conf.{self.name}", version_base="1.3", job_name=self.name)
+        try:
+            with initialize_config_module(f"conf.{self.name}", version_base="1.3", job_name=self.name):
+                yield
+        finally:
+            for name in shared:
+                store.repo.pop(name, None)
 
     def _check_form(self, argument: str) -> None:
         key, equals, value = argument.partition("=")

@@ -47,6 +47,8 @@ python -m harness.engines
     which engines there are, which are installed here, and how to install one
 python -m harness.plan users=80 context=4000
     what fits on a device, how fast it could be and what it costs, calculated
+python -m harness.advise slo.ttft_p95_ms=700
+    which setting to take, from what was measured
 
 Choices (GROUP=CHOICE; any key below one is set as GROUP.KEY=VALUE):
 """

@@ -2,9 +2,9 @@
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.resources import files
 from typing import Any
 
+from harness.compare.conf_files import exists, read
 from harness.records.paths import pick
 from harness.records.reader import Run
 
@@ -19,7 +19,7 @@ _PLAIN = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./
 
 def overrides_of(run: Run, without: Sequence[str] = ()) -> dict[str, str]:
     """KEY to VALUE, as Hydra reads them, of everything that is not the default. without: groups to leave out."""
-    primary = _read("config.yaml")
+    primary = read("config.yaml")
     usual = {group: choice for entry in primary["defaults"] for group, choice in _entries(entry)}
     found: dict[str, str] = {}
     for group in _GROUPS:
@@ -28,7 +28,7 @@ def overrides_of(run: Run, without: Sequence[str] = ()) -> dict[str, str]:
             choice = _choice(group, options)
             if choice != usual.get(group):
                 found[group] = written(choice)
-            found.update(_different(group, options, _read(f"{group}/{choice}.yaml"), run.config))
+            found.update(_different(group, options, read(f"{group}/{choice}.yaml"), run.config))
     if _QUALITY not in without:
         found.update(_quality(run.config, primary))
     if seed := run.config.get("seed"):
@@ -80,7 +80,7 @@ def _quality(config: Mapping[str, Any], primary: Mapping[str, Any]) -> Iterator[
         return
     yield _QUALITY, written(list(tasks)) if len(tasks) > 1 else next(iter(tasks))
     for task, options in tasks.items():
-        yield from _different(f"quality.{task}", options, _read(f"quality/{task}.yaml"), config)
+        yield from _different(f"quality.{task}", options, read(f"quality/{task}.yaml"), config)
     plain = {key: value for key, value in quality.items() if not isinstance(value, Mapping)}
     usual = {key: value for key, value in primary[_QUALITY].items() if key in plain}
     yield from _different(_QUALITY, {key: plain[key] for key in usual}, usual, config)
@@ -112,7 +112,7 @@ def _resolved(usual: Any, value: Any, siblings: Mapping[str, Any], config: Mappi
 
 def _choice(group: str, options: Mapping[str, Any]) -> str:
     name = str(options.get("name"))
-    if group == "model" and not _exists(f"{group}/{name}.yaml"):
+    if group == "model" and not exists(f"{group}/{name}.yaml"):
         return "path" if options.get("path") else "hub"
     return name
 
@@ -126,18 +126,3 @@ def _usual(run: Run, key: str) -> str | None:
 def _entries(entry: Any) -> Iterator[tuple[str, str]]:
     if isinstance(entry, Mapping):
         yield from ((str(key), str(value)) for key, value in entry.items())
-
-
-def _exists(path: str) -> bool:
-    return files("conf").joinpath(path).is_file()
-
-
-def _read(path: str) -> Mapping[str, Any]:
-    """A file of conf/ as it is written; {} where there is none (an engine that this version does not know)."""
-    from omegaconf import OmegaConf
-
-    if not _exists(path):
-        return {}
-    loaded = OmegaConf.create(files("conf").joinpath(path).read_text(encoding="utf-8"))
-    found: Any = OmegaConf.to_container(loaded, resolve=False)
-    return found if isinstance(found, dict) else {}

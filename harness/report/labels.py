@@ -35,6 +35,14 @@ def group_labels(runs: Sequence[Run]) -> dict[str, str]:
     return _named(runs, (*_NOT_TELLING, *_SEEDS))
 
 
+def setting_labels(runs: Sequence[Run]) -> dict[str, str]:
+    """Like `group_labels` without the workload, for where its name stands once for all."""
+    return {
+        run.id: label.replace(f" · {pick(run.config, 'workload.name')}", "", 1)
+        for run, label in zip(runs, group_labels(runs).values(), strict=True)
+    }
+
+
 def _named(runs: Sequence[Run], not_telling: Sequence[str]) -> dict[str, str]:
     grouped: dict[str, list[Run]] = defaultdict(list)
     for run in runs:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from harness.records.paths import pick
 from harness.records.reader import Run
+from harness.records.spoilt import problem, spoiling
 from harness.report.values import MISSING, memory, money, number, percent, two_decimals
 
 Format = Callable[[float | None], str]
@@ -103,26 +104,12 @@ def cells(run: Run, columns: Sequence[Column]) -> list[Cell]:
     return result
 
 
-def spoiling(run: Run, paths: Sequence[str]) -> tuple[str, ...]:
-    """Failed checks that spoil any of these summary keys (spoiling `a` spoils `a.b` too)."""
-    return tuple(
-        _problem(check)
-        for check in run.validity
-        if check["ok"] is False
-        and any(path == key or path.startswith(f"{key}.") for path in paths for key in check["spoils"])
-    )
-
-
 def failed_checks(run: Run) -> list[str]:
     """What failed, a few words a check."""
-    return [_problem(check) for check in run.validity if check["ok"] is False]
+    return [problem(check) for check in run.validity if check["ok"] is False]
 
 
 def error_count(run: Run) -> int | None:
     """Requests that failed, None where nothing was measured."""
     errors = pick(run.summary, "requests.errors")
     return None if errors is None else sum(errors.values())
-
-
-def _problem(check: dict[str, object]) -> str:
-    return str(check.get("problem") or check["check"])

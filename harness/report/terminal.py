@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 
 from harness.records.paths import pick
 from harness.records.reader import Run
+from harness.records.spoilt import spoiling
 from harness.report.answer import one_sentence
 from harness.report.labels import labels
-from harness.report.table import error_count, failed_checks, spoiling
+from harness.report.table import error_count, failed_checks
 from harness.report.values import against_limit, money, number, percent, two_decimals
 
 if TYPE_CHECKING:

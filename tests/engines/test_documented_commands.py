@@ -163,6 +163,16 @@ def test_plan_commands(tmp_path: Path):
         assert done.status == 0, f"{command}: {done.err}"
 
 
+def test_advise_commands(tmp_path: Path):
+    shown = [command for command in commands() if command.startswith("python -m harness.advise")]
+    assert len(shown) > 2
+    write_run(tmp_path / "results", "r1", workload="rag")
+    for command in shown:
+        arguments = [word.replace("ID", "r1") for word in shlex.split(command)[2:]]
+        done = run(arguments, tmp_path)
+        assert done.status == 0, f"{command}: {done.err}"
+
+
 def test_compare_commands(tmp_path: Path):
     shown = [command for command in commands() if command.startswith("python -m harness.compare ")]
     assert shown

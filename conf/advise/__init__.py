@@ -1,0 +1,1 @@
+"""The configuration of `python -m harness.advise`: what a setting is asked for."""

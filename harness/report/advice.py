@@ -1,0 +1,202 @@
+"""Advice in words: the headline, how sure it is, a table of settings, what was left out and why, what to do next."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.compare.advice import Advice
+from harness.compare.groups import Figure
+from harness.compare.next_steps import Step, next_steps
+from harness.compare.settings import COST, Setting
+from harness.compare.statistics import Verdict
+from harness.metrics.slo import limits_of, percentile_limits_of
+from harness.report.advice_words import (
+    beyond_accepted,
+    kept,
+    limit_name,
+    loss_cell,
+    measured_value,
+    missed,
+    risk,
+    saved,
+    share_words,
+)
+from harness.report.values import MISSING, listed, money, number
+
+_FURTHER_COSTS = {"per_query": "query", "per_user_hour": "user-hour"}
+
+
+@dataclass(frozen=True)
+class AdviceRow:
+    """One setting that may be taken. cells: texts under the headings. best: whether it is the advised one."""
+
+    label: str
+    cells: list[str]
+    best: bool
+
+
+@dataclass(frozen=True)
+class AdviceSection:
+    """Everything that is shown, as plain text. excluded: setting and reasons."""
+
+    title: str
+    headline: str
+    sentences: list[str]
+    headings: list[str]
+    rows: list[AdviceRow]
+    excluded: list[tuple[str, list[str]]]
+    steps: list[Step]
+
+
+def advice_section(advice: Advice) -> AdviceSection:
+    """Put advice into words."""
+    headings = _headings(advice)
+    return AdviceSection(
+        title=f"What to take: {advice.asked.workload}",
+        headline=_headline(advice),
+        sentences=_sentences(advice),
+        headings=headings,
+        rows=[AdviceRow(one.label, _cells(advice, one), one is advice.best) for one in advice.ranked],
+        excluded=[(one.label, reasons(one)) for one in advice.excluded],
+        steps=next_steps(advice),
+    )
+
+
+def reasons(setting: Setting) -> list[str]:
+    """Why a setting may not be taken, one sentence each."""
+    found = []
+    if setting.rate is None:
+        found.append(f"no run of it counts: {'; '.join(setting.problems).rstrip('.') or 'no token came'}")
+    found += [missed(limit) for limit in setting.missed]
+    found += [beyond_accepted(one) for one in setting.lost]
+    return found
+
+
+def _headline(advice: Advice) -> str:
+    best = advice.best
+    conditions = _conditions(advice)
+    if best is None:
+        return f"No setting may be taken{f': none keeps {conditions}' if conditions else ': no run counts'}."
+    what = _amount(advice, advice.figure(best))
+    if len(advice.ranked) == 1:
+        left = (
+            f"the only one of {len(advice.excluded) + 1} that may be taken"
+            if advice.excluded
+            else "the only setting"
+        )
+        return f"{best.label}: {what}; {left}."
+    word = "cheapest" if advice.by == COST else "fastest"
+    among = f" of {len(advice.ranked)} that keep {conditions}" if conditions else f" of {len(advice.ranked)}"
+    return f"{best.label}: {what}, the {word}{among}."
+
+
+def _conditions(advice: Advice) -> str:
+    settings = (*advice.ranked, *advice.excluded)
+    parts = ["the SLO"] if any(one.held for one in settings) else []
+    parts += ["the quality limit"] if any(one.losses for one in settings) else []
+    return listed(parts)
+
+
+def _sentences(advice: Advice) -> list[str]:
+    best, found = advice.best, []
+    if best is not None and advice.by == COST:
+        further = [
+            f"{money(figure.middle)} a {what}"
+            for name, what in _FURTHER_COSTS.items()
+            if (figure := best.cost.get(name))
+        ]
+        found.append(f"That is {listed(further)}." if further else "")
+    if best is not None and advice.verdict is not None:
+        found.append(_against(advice, best, advice.ranked[1], advice.verdict))
+    if advice.alike:
+        found.append(f"Within 3 % of it: {listed(list(advice.alike))}.")
+    second = advice.ranked[1].label if len(advice.ranked) > 1 else None
+    if best is not None and best.saving is not None and best.plain not in (None, second):
+        found.append(f"{saved(best.saving)} against the plain setting, {best.plain}.")
+    if best is not None and best.held:
+        found.append(f"It keeps the SLO: {listed([kept(limit) for limit in best.held])}.")
+    if best is not None and best.losses:
+        told = [risk(one) for one in best.losses]
+        found.append(f"Quality against {best.reference}: {'; '.join(told)}.")
+    elif best is not None and not best.judged:
+        found.append(
+            "Its quality was not measured against an exact KV cache, so nothing is known of what it loses."
+        )
+    if advice.by != COST:
+        found.append(
+            "No price for all (hardware.price_per_hour), so this ranks by tokens per second of the machine."
+        )
+    if not any(one.held for one in (*advice.ranked, *advice.excluded)):
+        found.append(
+            "No SLO was given, so latency was not asked about."
+            if not _limited(advice)
+            else "No run counts, so the SLO was not judged."
+        )
+    if advice.asked.left_out:
+        runs = f"{advice.asked.left_out} {'run' if advice.asked.left_out == 1 else 'runs'}"
+        found.append(
+            f"{runs} left out: not every setting was asked the same requests (another seed or workload)."
+        )
+    return [sentence for sentence in found if sentence]
+
+
+def _against(advice: Advice, best: Setting, second: Setting, verdict: Verdict) -> str:
+    ratio = verdict.ratio
+    more = "cheaper" if advice.by == COST else "more tokens/s"
+    theirs = _amount(advice, advice.figure(second))
+    found = f"{share_words(_gain(advice, ratio.value))} {more} than {second.label} ({theirs})"
+    if verdict.p is not None and ratio.low is not None and ratio.high is not None:
+        low, high = sorted((_gain(advice, ratio.low), _gain(advice, ratio.high)))
+        found += f", 95 % interval {number(100 * low)} to {share_words(high)}"
+    if verdict.word == "better":
+        return f"{found}: sure ({verdict.why})."
+    if verdict.word == "same":
+        return f"{found}: no difference that matters ({verdict.why})."
+    return f"{found}: not decided ({verdict.why})."
+
+
+def _gain(advice: Advice, ratio: float) -> float:
+    """What a ratio best / next means: how much cheaper, or how much faster."""
+    return 1 - ratio if advice.by == COST else ratio - 1
+
+
+def _headings(advice: Advice) -> list[str]:
+    found = [f"{advice.currency} a million tokens"] if advice.by == COST else []
+    found += ["tokens/s", "of the best", "runs"]
+    found += ["saves"] if any(one.saving for one in advice.ranked) else []
+    found += [limit_name(limit) for limit in advice.ranked[0].held] if advice.ranked else []
+    found += _figures(advice)
+    return found
+
+
+def _cells(advice: Advice, setting: Setting) -> list[str]:
+    best = advice.ranked[0]
+    share = advice.figure(setting).middle / advice.figure(best).middle
+    found = [money(advice.figure(setting).middle)] if advice.by == COST else []
+    found.append(number(setting.rate.middle if setting.rate else None))
+    found += [f"{100 * share:.0f} %", str(len(setting.runs))]
+    if any(one.saving for one in advice.ranked):
+        found.append(MISSING if setting.saving is None else share_words(setting.saving.share))
+    found += [measured_value(limit) for limit in setting.held]
+    losses = {one.figure.label: one for one in setting.losses}
+    found += [loss_cell(losses.get(label), setting) for label in _figures(advice)]
+    return found
+
+
+def _figures(advice: Advice) -> list[str]:
+    """Labels of the figures of quality of which a ranked setting has a loss."""
+    return list(dict.fromkeys(one.figure.label for setting in advice.ranked for one in setting.losses))
+
+
+def _amount(advice: Advice, figure: Figure) -> str:
+    if advice.by == COST:
+        return f"{money(figure.middle)} {advice.currency} a million tokens"
+    return f"{number(figure.middle)} tokens/s"
+
+
+def _limited(advice: Advice) -> bool:
+    return bool(limits_of(advice.terms.slo) or percentile_limits_of(advice.terms.slo))
+
+
+def sections(found: Sequence[Advice]) -> list[AdviceSection]:
+    """All of them, in order."""
+    return [advice_section(one) for one in found]

@@ -1,0 +1,225 @@
+"""Advice against runs whose truth is known."""
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.compare.advice import Advice, advise
+from harness.compare.asked import asked
+from harness.compare.next_steps import next_steps
+from harness.compare.settings import COST, RATE, Terms
+from harness.records.reader import Run, read_run
+from harness.report.advice import advice_section, reasons
+from harness.report.labels import setting_labels
+from tests.support.advice_runs import RIGHT, a_run, terms
+from tests.support.synthetic_runs import Schedule, write_run
+
+
+def advice(runs: list[Run], of: Terms | None = None) -> Advice:
+    (found,) = asked(runs, setting_labels(runs))
+    return advise(found, of or terms())
+
+
+def told(found: Advice) -> str:
+    section = advice_section(found)
+    parts = [section.headline, *section.sentences, *(" ".join(reasons) for _, reasons in section.excluded)]
+    return "\n".join([*parts, *(f"{step.why} {' '.join(step.commands)}" for step in section.steps)])
+
+
+def repeated(name: str, rates: list[float], *arguments: object, **changes: object) -> list[Run]:
+    return [a_run(f"{name}{n}", rate, *arguments, **changes) for n, rate in enumerate(rates)]  # type: ignore[arg-type]
+
+
+def test_the_cheapest_that_keeps_the_slo():
+    """360 an hour is 0.1 a second: 100 tokens/s are 1000 a million. The fastest has its first token too late."""
+    runs = [
+        a_run("r1", 100, price=360, ttft_ms=300, right=RIGHT),
+        a_run("r2", 200, "int8", price=360, ttft_ms=300, right=RIGHT),
+        a_run("r3", 400, "int4", price=360, ttft_ms=900, right=RIGHT),
+    ]
+    found = advice(runs, terms(ttft_p95_ms=600))
+    assert found.by == COST
+    assert [one.label for one in found.ranked] == ["quant=int8", "quant=none"]
+    assert found.figure(found.ranked[0]).middle == pytest.approx(500)
+    assert found.best is not None and found.best.saving is not None
+    assert found.best.saving.share == pytest.approx(0.5)
+    assert found.best.cost["per_user_hour"].middle == pytest.approx(90)  # 4 users
+    (late,) = found.excluded
+    assert reasons(late) == ["TTFT p95 900 ms misses 600 ms by 50.0 %"]
+
+
+def test_an_slo_that_the_runs_were_not_made_with_is_judged_from_their_requests(tmp_path: Path):
+    write_run(tmp_path, "r1", Schedule(requests=60, ttft_ms=200, gap_ms=20))
+    run = read_run("r1", tmp_path)
+    assert run.summary["slo_percentiles"] == []
+    assert advice([run], terms(ttft_p50_ms=200, tpot_p90_ms=20)).best is not None
+    assert advice([run], terms(ttft_p50_ms=199)).best is None
+    every = advice([run], terms(tpot_ms=19.9))
+    assert reasons(every.excluded[0]) == ["0.0 % of requests keep every limit, 99 % are needed"]
+
+
+def test_five_runs_a_side_decide_and_fewer_do_not():
+    slow, fast = [100.0, 101, 99, 100.5, 99.5], [120.0, 121, 119, 120.5, 119.5]
+    five = advice([*repeated("a", slow, right=RIGHT), *repeated("b", fast, "int8", right=RIGHT)])
+    assert five.verdict is not None and five.verdict.word == "better"
+    assert "16.7 % cheaper than quant=none" in told(five)
+    assert "95 % interval" in told(five)
+    two = advice([*repeated("a", slow[:2], right=RIGHT), *repeated("b", fast[:2], "int8", right=RIGHT)])
+    assert two.best is not None and two.best.label == "quant=int8"  # still ranked
+    assert two.verdict is not None and two.verdict.word == "inconclusive"
+    (step, *_) = next_steps(two)
+    assert any("repeats=5" in command for command in step.commands)
+
+
+def test_what_loses_too_much_is_left_out_whatever_it_costs():
+    worse = [*RIGHT[:170], *[False] * 30]  # 20 points of recall fewer
+    worse = [right and place % 5 > 0 for place, right in enumerate(RIGHT)]
+    runs = [a_run("r1", 100, right=RIGHT), a_run("r2", 300, "int2", right=worse)]
+    found = advice(runs)
+    assert found.best is not None and found.best.label == "quant=none"
+    assert "surely loses 19.0 points of recall, accepted are 2.00 points" in told(found)
+    assert advice(runs, terms(losses={"recall": None})).ranked[0].label == "quant=int2"
+
+
+def test_a_loss_within_the_limit_that_few_items_cannot_show_asks_for_more_of_them():
+    runs = [a_run("r1", 100, right=RIGHT), a_run("r2", 300, "int8", right=[False, *RIGHT[1:]])]
+    found = advice(runs)
+    assert found.best is not None and found.best.label == "quant=int8"
+    commands = [command for step in next_steps(found) for command in step.commands]
+    assert any("quality.recall.trials=" in command and "quant=int8" in command for command in commands)
+    assert any("quality.recall.trials=" in command and "quant=int8" not in command for command in commands)
+
+
+def test_an_exact_run_at_chance_makes_a_task_uninformative():
+    lucky = [place % 10 == 0 for place in range(200)]
+    found = advice([a_run("r1", 100, right=lucky), a_run("r2", 300, "int2", right=[False] * 200)])
+    assert found.best is not None and found.best.label == "quant=int2"
+    assert "uninformative" in told(found)
+
+
+def test_unmeasured_quality_is_said_and_asked_for():
+    found = advice([a_run("r1", 100), a_run("r2", 300, "int2")])
+    assert "quality was not measured" in told(found)
+    assert any("quality=[perplexity," in command for step in next_steps(found) for command in step.commands)
+
+
+def test_nothing_keeps_the_slo():
+    found = advice(
+        [a_run("r1", 100, ttft_ms=900), a_run("r2", 90, "int8", ttft_ms=700)], terms(ttft_p95_ms=600)
+    )
+    assert found.best is None and found.verdict is None
+    assert told(found).startswith("No setting may be taken: none keeps the SLO")
+    (step, *_) = next_steps(found)
+    assert "quant=int8 misses the SLO by least" in step.why
+    assert "load=search" in step.commands[0] and "slo.ttft_p95_ms=600" in step.commands[0]
+
+
+def test_ties_go_by_name_and_are_told():
+    found = advice([a_run("r1", 100, right=RIGHT), a_run("r2", 100, "int8", right=RIGHT)])
+    assert [one.label for one in found.ranked] == ["quant=int8", "quant=none"]
+    assert found.alike == ("quant=none",)
+
+
+def test_one_run_alone():
+    found = advice([a_run("r1", 100)])
+    assert found.best is not None and found.verdict is None
+    assert told(found).startswith("kvcompress: 2.78 USD a million tokens; the only setting.")
+
+
+def test_without_a_price_for_all_it_ranks_by_throughput_and_says_so():
+    found = advice([a_run("r1", 100, price=None), a_run("r2", 200, "int8")])
+    assert found.by == RATE and found.ranked[0].runs[0].id == "r2"
+    assert "hardware.price_per_hour" in told(found)
+    given_one = Terms(None, 0.99, {}, price_per_hour=360, currency="EUR")
+    assert advice([a_run("r1", 100, price=None), a_run("r2", 200, "int8")], given_one).by == COST
+
+
+def test_a_dearer_machine_must_be_faster_by_more_than_its_price():
+    cheap = a_run("r1", 100, price=1.0)
+    dear = a_run(
+        "r2", 150, price=2.0, config={**cheap.config, "hardware": {"price_per_hour": 2.0, "currency": "USD"}}
+    )
+    assert advice([cheap, dear]).ranked[0].runs[0].id == "r1"
+
+
+def test_runs_that_do_not_count():
+    runs = [
+        a_run("r1", 100),
+        a_run("r2", 900, "int8", failed_check=True),
+        a_run("r3", 900, "int4", status="failed", reason="out of memory.", summary={}),
+    ]
+    found = advice(runs)
+    assert [one.label for one in found.ranked] == ["quant=none"]
+    assert {one.label: reasons(one) for one in found.excluded} == {
+        "quant=int8": ["no run of it counts: not steady"],
+        "quant=int4": ["no run of it counts: failed, out of memory"],
+    }
+
+
+def test_of_seeds_that_only_some_settings_ran_nothing_is_ranked():
+    runs = [a_run("r1", 100), a_run("r2", 50, "int8"), a_run("r3", 500, "int8", plan="another")]
+    found = advice(runs)
+    assert found.asked.left_out == 1
+    assert found.ranked[0].label == "quant=none"
+    assert "1 run left out" in told(found)
+
+
+RATES = st.floats(50, 500)
+LATENCIES = st.floats(50, 1000)
+LOSSES = st.integers(0, 60)
+SETTINGS = st.lists(st.tuples(RATES, LATENCIES, LOSSES), min_size=1, max_size=5)
+NAMES = ["none", "int8", "int4", "int3", "int2"]
+
+
+def made(values: list[tuple[float, float, int]]) -> list[Run]:
+    return [
+        a_run(f"r{n}", rate, NAMES[n], ttft_ms=ttft, right=[False] * lost + RIGHT[lost:], requests=10)
+        for n, (rate, ttft, lost) in enumerate(values)
+    ]
+
+
+@settings(deadline=None, max_examples=15)
+@given(SETTINGS, st.randoms(use_true_random=False), LATENCIES)
+def test_the_order_of_runs_does_not_matter(
+    values: list[tuple[float, float, int]], shuffled: random.Random, limit: float
+):
+    runs = made(values)
+    other = list(runs)
+    shuffled.shuffle(other)
+    first, second = (advice(order, terms(ttft_p95_ms=limit)) for order in (runs, other))
+    assert [one.label for one in first.ranked] == [one.label for one in second.ranked]
+    assert [one.label for one in first.excluded] == [one.label for one in second.excluded]
+    assert advice_section(first).headline == advice_section(second).headline
+
+
+@settings(deadline=None, max_examples=15)
+@given(SETTINGS, LATENCIES, LATENCIES)
+def test_loosening_the_slo_never_makes_the_best_dearer(
+    values: list[tuple[float, float, int]], one: float, other: float
+):
+    tight, loose = (advice(made(values), terms(ttft_p95_ms=limit)) for limit in sorted((one, other)))
+    if tight.best is not None:
+        assert loose.best is not None
+        assert loose.figure(loose.best).middle <= tight.figure(tight.best).middle
+
+
+@settings(deadline=None, max_examples=15)
+@given(SETTINGS.filter(lambda found: len(found) < 5), LATENCIES)
+def test_what_is_worse_in_everything_never_wins(values: list[tuple[float, float, int]], limit: float):
+    """The last setting is slower, later and loses more than the first, which is exact."""
+    rate, ttft, _ = values[0]
+    first = (rate, ttft, 0)
+    runs = made([first, *values[1:], (rate * 0.9, ttft * 1.1, 61)])
+    best = advice(runs, terms(ttft_p95_ms=limit)).best
+    assert best is None or best.runs[0].id != runs[-1].id
+
+
+def test_a_run_made_with_limits_of_its_own_is_held_to_those_that_are_asked_for():
+    run = a_run("r1", 100, ttft_ms=500)
+    strict = replace(run, summary={**run.summary, "slo_percentiles": [{"key": "ttft_p95_ms", "met": False}]})
+    strict.__dict__["requests"] = run.requests
+    assert advice([strict], terms(ttft_p95_ms=600)).best is not None
