@@ -34,8 +34,8 @@ from harness.core.tokenizer import Tokenizer
 PROMPT, PREDICTED, NEEDLE_LENGTH = 2048, 512, 1024
 _SPEC = {
     "evict": "none", "budget": None, "spread": "uniform", "sinks": tried.SINKS, "recent": 8, "when": "prompt",
-    "reindex": False, "quant": "none", "granularity": "token_head", "group": 32, "codebook": False, "rotate": False,
-    "share": "none",
+    "reindex": False, "quant": "none", "value_quant": None, "granularity": "token_head", "group": 32,
+    "codebook": False, "rotate": False, "share": "none",
 }  # fmt: skip
 _EXACT = from_mapping(_SPEC)
 

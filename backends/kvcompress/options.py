@@ -32,6 +32,7 @@ class KvOptions:
     when: str = MISSING
     reindex: bool = MISSING
     quant: str = MISSING
+    value_quant: str | None = MISSING
     granularity: str = MISSING
     group: int = MISSING
     codebook: bool = MISSING

@@ -15,6 +15,7 @@ SPREADS = ("uniform", "pyramid", "adakv", "retrieval")
 SHARES = ("none", "minicache")
 _MOST_TOKENS = 1 << 22
 _LARGEST_GROUP = 1024
+CODEBOOKS = ("int4", "int3", "int2")  # of which there are Lloyd-Max levels
 BITS = {"int8": 8, "fp8": 8, "int4": 4, "int3": 3, "int2": 2}
 
 
@@ -46,10 +47,11 @@ class KvSpec:
     sinks, recent: the first and the latest positions, never evicted and held in full precision.
     when: evict and pack after each "chunk" of the prompt, or once after the whole "prompt".
     reindex: StreamingLLM's positions within the cache instead of the original ones.
-    quant: what keys and values are packed to once they are older than `recent`. granularity: what shares a scale
-    ("kivi": keys by channel, values by token). group: values that share one where granularity is "group" (of one
-    token's head), tokens that share one where it is "channel" or "kivi". codebook: Lloyd-Max levels instead of even
-    steps. rotate: a randomised Hadamard rotation of each head before packing.
+    quant: what keys and values are packed to once they are older than `recent`. value_quant: what values are packed
+    to instead, None for the same. granularity: what shares a scale ("kivi": keys by channel, values by token).
+    group: values that share one where granularity is "group" (of one token's head), tokens that share one where it is
+    "channel" or "kivi". codebook: Lloyd-Max levels instead of even steps. rotate: a randomised Hadamard rotation of
+    each head before packing.
     share: whether neighbouring layers keep one copy.
     """
 
@@ -61,6 +63,7 @@ class KvSpec:
     when: str
     reindex: bool
     quant: str
+    value_quant: str | None
     granularity: str
     group: int
     codebook: bool
@@ -116,15 +119,21 @@ def check(spec: KvSpec) -> None:
         raise UsageError(
             "kv.reindex=true moves keys to new positions, which packed ones cannot. Use kv.quant=none."
         )
-    if spec.codebook and spec.quant not in ("int4", "int3", "int2"):
-        raise UsageError("kv.codebook=true goes with kv.quant=int4, int3 or int2.")
+    if spec.value_quant and (spec.value_quant not in QUANTS[1:] or spec.quant == "none"):
+        raise UsageError(
+            f"kv.value_quant={spec.value_quant} needs a kv.quant for the keys, and is one of {', '.join(QUANTS[1:])}."
+        )
+    if spec.codebook and not {spec.quant, spec.value_quant} & set(CODEBOOKS):
+        raise UsageError("kv.codebook=true goes with int4, int3 or int2 in kv.quant or kv.value_quant.")
 
 
 def _check_kinds(spec: KvSpec) -> None:
     """JSON and command lines bring values of any kind; in Python a bool is an int, here it is not."""
     kinds = {"sinks": int, "recent": int, "group": int, "reindex": bool, "codebook": bool, "rotate": bool}
     values = {
-        f"kv.{key}": (getattr(spec, key), kinds.get(key, str)) for key in KvSpec.__slots__ if key != "budget"
+        f"kv.{key}": (getattr(spec, key), kinds.get(key, str))
+        for key in KvSpec.__slots__
+        if key != "budget" and (key != "value_quant" or spec.value_quant is not None)
     }
     values |= {
         f"kv.budget.{key}": (value, kind)
@@ -155,6 +164,7 @@ def _check_budget(spec: KvSpec) -> None:
 def with_full_precision(spec: KvSpec) -> KvSpec:
     """Everything kept as computed: what other settings are compared with."""
     return replace(
-        spec, evict="none", budget=Budget(None, None, None), spread="uniform", quant="none", codebook=False,
+        spec, evict="none", budget=Budget(None, None, None), spread="uniform", quant="none", value_quant=None,
+        codebook=False,
         rotate=False, reindex=False, share="none",
     )  # fmt: skip

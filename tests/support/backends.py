@@ -66,6 +66,7 @@ _KV: dict[str, Any] = {
     "when": "chunk",
     "reindex": False,
     "quant": "none",
+    "value_quant": None,
     "granularity": "token_head",
     "group": 32,
     "codebook": False,

@@ -13,6 +13,7 @@ _FULL: dict[str, Any] = {
     "when": "chunk",
     "reindex": False,
     "quant": "none",
+    "value_quant": None,
     "granularity": "token_head",
     "group": 16,
     "codebook": False,

@@ -64,9 +64,9 @@ def packed_bytes(spec: KvSpec, tokens: int, heads: int, head_dim: int) -> int:
 
     Where tokens share a scale `tokens` is a multiple of spec.group.
     """
-    form = format_of(spec)
-    scales = sum(
-        scale_count(granularity_of(spec, kind), spec.group, tokens, heads, head_dim)
-        for kind in ("keys", "values")
-    )
-    return 2 * tokens * heads * code_bytes(head_dim, form.bits) + scales * (4 if form.has_zero else 2)
+    total = 0
+    for kind in ("keys", "values"):
+        form = format_of(spec, kind)
+        scales = scale_count(granularity_of(spec, kind), spec.group, tokens, heads, head_dim)
+        total += tokens * heads * code_bytes(head_dim, form.bits) + scales * (4 if form.has_zero else 2)
+    return total

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 
 from backends.kvcompress.quant import codebook, fp8
-from backends.kvcompress.spec import BITS, KvSpec
+from backends.kvcompress.spec import BITS, CODEBOOKS, KvSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,10 @@ class Format:
         return self.quant in ("int4", "int3", "int2") and not self.codebook
 
 
-def format_of(spec: KvSpec) -> Format:
-    """spec.quant is not "none"."""
-    return Format(spec.quant, spec.codebook)
+def format_of(spec: KvSpec, kind: str) -> Format:
+    """Of "keys" or "values", where spec.quant is not "none"."""
+    quant = spec.value_quant if kind == "values" and spec.value_quant else spec.quant
+    return Format(quant, spec.codebook and quant in CODEBOOKS)
 
 
 @dataclass(frozen=True, slots=True)

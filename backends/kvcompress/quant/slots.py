@@ -31,7 +31,7 @@ def quantise(
 ) -> Quantised:
     """kind: "keys" or "values"; vectors [N, D] float32 of slots at positions [N], groups as `sharing.group_numbers`
     says (not read where tokens share no scale). fixed: the scale of granularity "tensor" once there is one."""
-    form = format_of(spec)
+    form = format_of(spec, kind)
     turned = rotate(vectors) if spec.rotate else vectors
     ids, count = shares(granularity_of(spec, kind), spec.group, positions, groups, vectors.shape[-1])
     fitted = fixed or fit(turned, ids, count, form)

@@ -12,7 +12,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from backends.kvcompress.quant.codebook import gaussian_levels
-from backends.kvcompress.store.layout import LANES, Layout
+from backends.kvcompress.store.codes import LANES, Codes
 from backends.kvcompress.store.simd import (
     INTS,
     SHORTS,
@@ -47,19 +47,19 @@ def _floats(builder: Any, codes: list[Any]) -> list[Any]:
     return [builder.sitofp(code, VECTOR) for code in codes]
 
 
-def _f32(builder: Any, layout: Layout, where: Where) -> list[Any]:
+def _f32(builder: Any, form: Codes, where: Where) -> list[Any]:
     return [load_from(builder, where(VECTOR, 0))]
 
 
-def _bf16(builder: Any, layout: Layout, where: Where) -> list[Any]:
+def _bf16(builder: Any, form: Codes, where: Where) -> list[Any]:
     return [from_bf16(builder, load_from(builder, where(SHORTS, 0)))]
 
 
-def _int8(builder: Any, layout: Layout, where: Where) -> list[Any]:
+def _int8(builder: Any, form: Codes, where: Where) -> list[Any]:
     return _floats(builder, [builder.sext(load_from(builder, where(_BYTES, 0)), INTS)])
 
 
-def _fp8(builder: Any, layout: Layout, where: Where) -> list[Any]:
+def _fp8(builder: Any, form: Codes, where: Where) -> list[Any]:
     """Shifted by one, an e4m3 is a half whose exponent counts from 15 instead of 7: 2**8 too small."""
     wide = builder.zext(load_from(builder, where(_BYTES, 0)), SHORTS)
     sign = builder.shl(builder.and_(wide, constant(0x80, SHORTS)), constant(8, SHORTS))
@@ -68,16 +68,16 @@ def _fp8(builder: Any, layout: Layout, where: Where) -> list[Any]:
     return [builder.fmul(builder.fpext(half, VECTOR), constant(256.0))]
 
 
-def _pieces(builder: Any, layout: Layout, where: Where) -> list[Any]:
+def _pieces(builder: Any, form: Codes, where: Where) -> list[Any]:
     """Codes of 4 or 2 bits, not masked: what lies above them stays."""
     codes = _ints(builder, where)
-    return [_shifted(builder, codes, layout.bits * part) for part in range(layout.parts)]
+    return [_shifted(builder, codes, form.bits * part) for part in range(form.parts)]
 
 
-def _planes(builder: Any, layout: Layout, where: Where) -> list[Any]:
+def _planes(builder: Any, form: Codes, where: Where) -> list[Any]:
     """3-bit codes: part k of 8 takes its low bits from the plane of 2, its high bit from the plane of 1."""
-    low = [_ints(builder, where), _ints(builder, where, layout.width // 8)]
-    high = _ints(builder, where, layout.width // 4)
+    low = [_ints(builder, where), _ints(builder, where, form.width // 8)]
+    high = _ints(builder, where, form.width // 4)
     codes = []
     for part in range(8):
         two = _masked(builder, _shifted(builder, low[part % 2], part // 2 * 2), 3)
@@ -86,11 +86,11 @@ def _planes(builder: Any, layout: Layout, where: Where) -> list[Any]:
     return codes
 
 
-def _even(builder: Any, layout: Layout, where: Where) -> list[Any]:
-    if layout.bits == 3:
-        return _floats(builder, _planes(builder, layout, where))
-    mask = 2**layout.bits - 1
-    return _floats(builder, [_masked(builder, code, mask) for code in _pieces(builder, layout, where)])
+def _even(builder: Any, form: Codes, where: Where) -> list[Any]:
+    if form.bits == 3:
+        return _floats(builder, _planes(builder, form, where))
+    mask = 2**form.bits - 1
+    return _floats(builder, [_masked(builder, code, mask) for code in _pieces(builder, form, where)])
 
 
 def _looked_up(builder: Any, table: list[float], codes: Any) -> Any:
@@ -109,12 +109,12 @@ def _looked_up(builder: Any, table: list[float], codes: Any) -> Any:
     return result
 
 
-def _codebook(builder: Any, layout: Layout, where: Where) -> list[Any]:
-    levels = list(gaussian_levels(layout.bits))
-    if layout.bits == 3:
-        return [_looked_up(builder, levels, code) for code in _planes(builder, layout, where)]
-    codes = _pieces(builder, layout, where)
-    if layout.bits == 2:
+def _codebook(builder: Any, form: Codes, where: Where) -> list[Any]:
+    levels = list(gaussian_levels(form.bits))
+    if form.bits == 3:
+        return [_looked_up(builder, levels, code) for code in _planes(builder, form, where)]
+    codes = _pieces(builder, form, where)
+    if form.bits == 2:
         return [_looked_up(builder, levels * 2, code) for code in codes]
     signed = []
     for code in codes:  # the fourth bit is the sign, since the levels are symmetric
@@ -124,14 +124,14 @@ def _codebook(builder: Any, layout: Layout, where: Where) -> list[Any]:
     return signed
 
 
-_CODECS: dict[str, Callable[[Any, Layout, Where], list[Any]]] = {
+_CODECS: dict[str, Callable[[Any, Codes, Where], list[Any]]] = {
     "f32": _f32, "bf16": _bf16, "int8": _int8, "fp8": _fp8, "int4": _even, "int3": _even, "int2": _even,
     "codebook4": _codebook, "codebook3": _codebook, "codebook2": _codebook,
 }  # fmt: skip
 
 
 def _unpacked(
-    context: Any, builder: Any, layout: Layout, pool_type: Any, pool: Any, first: Any, row_bytes: int
+    context: Any, builder: Any, form: Codes, pool_type: Any, pool: Any, first: Any, row_bytes: int
 ) -> list[Any]:
     """The vectors of the row at byte `first` of the pool; rows lie `row_bytes` apart."""
 
@@ -139,7 +139,7 @@ def _unpacked(
         at = builder.add(first, ir.Constant(first.type, rows * row_bytes))
         return pointer(context, builder, pool_type, pool, at, kind)
 
-    return _CODECS[layout.codec](builder, layout, where)
+    return _CODECS[form.codec](builder, form, where)
 
 
 def _offset(builder: Any, base: Any, index: Any, size: int, more: int = 0) -> Any:
@@ -151,25 +151,25 @@ def _offset(builder: Any, base: Any, index: Any, size: int, more: int = 0) -> An
 def unpack_keys(typing: Any, layout: Any, pool: Any, chunk: Any, row: Any) -> Any:
     """Keys of the eight slots whose chunk begins at a byte of the pool: vector k of `key_parts` is dim
     row + k * key_rows."""
-    form = layout.value
-    row_bytes = LANES * max(8, form.bits) // 8
+    of_layout, form = layout.value, layout.value.keys
+    row_bytes = LANES * form.size
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         made = []
-        for step in range(form.key_parts // form.parts):
-            first = _offset(builder, args[2], args[3], row_bytes, step * form.key_rows * row_bytes)
+        for step in range(of_layout.key_parts // form.parts):
+            first = _offset(builder, args[2], args[3], row_bytes, step * of_layout.key_rows * row_bytes)
             made += _unpacked(context, builder, form, pool, args[1], first, row_bytes)
         return tuple_of(context, builder, made)
 
-    return types.UniTuple(f32x8, form.key_parts)(layout, pool, types.intp, types.intp), emit
+    return types.UniTuple(f32x8, of_layout.key_parts)(layout, pool, types.intp, types.intp), emit
 
 
 @intrinsic(prefer_literal=True)
 def unpack_values(typing: Any, layout: Any, count: Any, pool: Any, value: Any, column: Any) -> Any:
     """`count` (literal) vectors of each part of the value that begins at a byte of the pool: vector
     part * count + i is dims part * rows + column + 8 * i and its seven neighbours."""
-    form, blocks = layout.value, count.literal_value
-    size = max(8, form.bits) // 8
+    form, blocks = layout.value.values, count.literal_value
+    size = form.size
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         of_block = []

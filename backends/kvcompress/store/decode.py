@@ -3,8 +3,8 @@
 
 import numpy as np
 
+from backends.kvcompress.store.codes import LANES
 from backends.kvcompress.store.inner import inlined
-from backends.kvcompress.store.layout import LANES
 from backends.kvcompress.store.memory import attention_of, set_attention
 from backends.kvcompress.store.pages import COUNT, EXACT, FIRST, PACKED
 from backends.kvcompress.store.scores import padded, score

@@ -4,8 +4,8 @@
 import numpy as np
 
 from backends.kvcompress.quant.codebook import gaussian_levels
+from backends.kvcompress.store.codes import TABLES
 from backends.kvcompress.store.inner import inlined
-from backends.kvcompress.store.layout import TABLES
 from backends.kvcompress.store.memory import bits_of, of_bf16, to_bf16, to_bf16_below
 
 _LEVELS = {bits: np.array(gaussian_levels(bits), dtype=np.float32) for bits in (2, 3, 4)}
@@ -63,15 +63,15 @@ def measure(number, measured):
 
 
 @inlined
-def scale_of(layout, measured):
+def scale_of(codes, measured):
     """bfloat16 scale and zero (bits) for what was measured."""
     zero = np.uint16(0)
-    if layout.codebook:
+    if codes.codebook:
         scale = to_bf16(np.float32(np.sqrt(measured[3] / measured[4])))
-    elif layout.zeros:
+    elif codes.zeros:
         zero = to_bf16_below(measured[0])
-        scale = to_bf16((measured[1] - of_bf16(zero)) / np.float32(2**layout.bits - 1))
-    elif layout.float8:
+        scale = to_bf16((measured[1] - of_bf16(zero)) / np.float32(2**codes.bits - 1))
+    elif codes.float8:
         scale = to_bf16(measured[2] / np.float32(448))
     else:
         scale = to_bf16(measured[2] / np.float32(127))
@@ -79,53 +79,53 @@ def scale_of(layout, measured):
 
 
 @inlined
-def _code(layout, number):
+def _code(codes, number):
     """Of a value that its scale and zero were taken from."""
-    if layout.codebook:
+    if codes.codebook:
         code = 0
-        for i in range(2**layout.bits - 1):
-            code += number > _EDGES[layout.bits, i]
-        if layout.bits == 4:  # sign and magnitude, see `codecs`
+        for i in range(2**codes.bits - 1):
+            code += number > _EDGES[codes.bits, i]
+        if codes.bits == 4:  # sign and magnitude, see `codecs`
             return code - 8 if code >= 8 else 8 | (7 - code)
         return code
-    if layout.float8:
+    if codes.float8:
         return to_e4m3(number)
-    if layout.bits == 8:
+    if codes.bits == 8:
         return np.int64(min(max(np.rint(number), np.float32(-127)), np.float32(127))) & 255
-    return np.int64(min(max(np.rint(number), np.float32(0)), np.float32(2**layout.bits - 1)))
+    return np.int64(min(max(np.rint(number), np.float32(0)), np.float32(2**codes.bits - 1)))
 
 
 @inlined
-def encode(layout, vector, steps, offsets, target):
-    """The bytes of a slot's value (a key's before they are spread) into target: uint8 [value_bytes].
+def encode(codes, vector, steps, offsets, target):
+    """The bytes of a vector (a key's before they are spread) into target: uint8 [bytes].
 
     vector, steps, offsets: float32 [dim].
     """
-    for i in range(layout.value_bytes):
+    for i in range(codes.bytes):
         target[i] = 0
-    for i in range(layout.dim):
+    for i in range(codes.dim):
         code = np.int64(0)
         if steps[i] > 0:
-            code = _code(layout, (vector[i] - offsets[i]) / steps[i])
-        elif layout.codebook:
-            code = _code(layout, np.float32(0))
-        if layout.bits == 3:
-            quarter, eighth = layout.width // 4, layout.width // 8
+            code = _code(codes, (vector[i] - offsets[i]) / steps[i])
+        elif codes.codebook:
+            code = _code(codes, np.float32(0))
+        if codes.bits == 3:
+            quarter, eighth = codes.width // 4, codes.width // 8
             target[i % quarter] |= (code & 3) << (i // quarter * 2)
             target[quarter + i % eighth] |= (code >> 2) << (i // eighth)
         else:
-            target[i % layout.rows] |= code << (i // layout.rows * layout.bits)
+            target[i % codes.rows] |= code << (i // codes.rows * codes.bits)
 
 
 @inlined
-def decode(layout, source, at, steps, offsets, vector):
+def decode(codes, source, at, steps, offsets, vector):
     """A slot's value, whose bytes begin at `at`, into vector: float32 [dim]."""
-    values = _VALUES[layout.table]
-    quarter, eighth, mask = layout.width // 4, layout.width // 8, 2**layout.bits - 1
-    for i in range(layout.dim):
-        if layout.bits == 3:
+    values = _VALUES[codes.table]
+    quarter, eighth, mask = codes.width // 4, codes.width // 8, 2**codes.bits - 1
+    for i in range(codes.dim):
+        if codes.bits == 3:
             low = source[at + i % quarter] >> (i // quarter * 2) & 3
             code = low | (source[at + quarter + i % eighth] >> (i // eighth) & 1) << 2
         else:
-            code = source[at + i % layout.rows] >> (i // layout.rows * layout.bits) & mask
+            code = source[at + i % codes.rows] >> (i // codes.rows * codes.bits) & mask
         vector[i] = values[code] * steps[i] + offsets[i]

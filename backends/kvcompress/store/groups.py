@@ -8,8 +8,9 @@ from functools import lru_cache
 
 import numpy as np
 
+from backends.kvcompress.store.codes import LANES
 from backends.kvcompress.store.inner import inlined
-from backends.kvcompress.store.layout import LANES, Layout
+from backends.kvcompress.store.layout import Layout
 from backends.kvcompress.store.memory import is_dead, kill
 from backends.kvcompress.store.pages import COUNT, FIRST, LAST, LIVE, give_page, list_pages, take_page
 

@@ -12,64 +12,53 @@ the register: unpacking is a shift and a mask, with nothing to reorder.
 from dataclasses import dataclass
 from math import gcd
 
+from backends.kvcompress.store.codes import LANES, Codes
 from backends.kvcompress.store.static import static
 
-LANES = 8
 _SUMS = 12  # vectors; AVX2 has 16 registers
-TABLES = ("int8", "fp8", "even", "codebook4", "codebook3", "codebook2")
-_PARTS = {32: 1, 16: 1, 8: 1, 4: 2, 3: 8, 2: 4}
 
 
 @static
 @dataclass(frozen=True)
 class Layout:
-    """One format. codec: how a value is read (see `codecs`). dim: values of a head; width: with padding to whole
-    registers. sharing: what shares a scale: "none" (there is none), "tensor", "slot", "group" (of `share` values of a
-    slot), "channel" (of `share` slots), "kivi". zeros: whether an offset goes with each scale. has_attention: whether
-    slots carry their attention sum. position_bytes: 2 or 4. queries: query heads that are computed together.
+    """One format. keys, values: what they become. sharing: what shares a scale: "none" (there is none), "tensor",
+    "slot", "group" (of `share` values of a slot), "channel" (of `share` slots), "kivi". has_attention: whether slots
+    carry their attention sum. position_bytes: 2 or 4. queries: query heads that are computed together.
     """
 
-    codec: str
-    bits: int
-    dim: int
+    keys: Codes
+    values: Codes
     sharing: str
     share: int
-    zeros: bool
     has_attention: bool
     position_bytes: int
     page_bytes: int
     queries: int
 
     @property
-    def size(self) -> int:
-        """Bytes of a code that shares its byte with none."""
-        return max(8, self.bits) // 8
-
-    @property
-    def parts(self) -> int:
-        """Codes of one value's dims that share a byte."""
-        return _PARTS[self.bits]
+    def dim(self) -> int:
+        """Values of a head."""
+        return self.keys.dim
 
     @property
     def width(self) -> int:
-        """dim, padded so that every part is whole registers."""
-        unit = LANES * self.parts
-        return -(-self.dim // unit) * unit
+        """With padding, of whichever has more."""
+        return max(self.keys.width, self.values.width)
 
     @property
-    def rows(self) -> int:
-        """Dims of one part."""
-        return self.width // self.parts
+    def zeros(self) -> bool:
+        """Whether every scale has an offset beside it; 0 where the codes have none."""
+        return self.keys.zeros or self.values.zeros
 
     @property
     def key_parts(self) -> int:
         """Key values that are unpacked at once; at least two, so that two sums run side by side."""
-        return max(2, self.parts)
+        return max(2, self.keys.parts)
 
     @property
     def key_rows(self) -> int:
         """Steps in which all dims of a key are unpacked."""
-        return self.width // self.key_parts
+        return self.keys.width // self.key_parts
 
     @property
     def score_sums(self) -> int:
@@ -79,34 +68,9 @@ class Layout:
     @property
     def blocks(self) -> int:
         """Vectors of each part of a value that are summed at once: as many sums as registers can hold."""
-        whole = self.rows // LANES
-        most = max(1, _SUMS // (self.queries * self.parts))
+        whole = self.values.rows // LANES
+        most = max(1, _SUMS // (self.queries * self.values.parts))
         return max(n for n in range(1, whole + 1) if whole % n == 0 and n <= most)
-
-    @property
-    def key_chunk(self) -> int:
-        """Bytes of the keys of eight slots."""
-        return self.width * self.bits
-
-    @property
-    def value_bytes(self) -> int:
-        """Bytes of the value of one slot."""
-        return self.width * self.bits // 8
-
-    @property
-    def codebook(self) -> bool:
-        """Lloyd-Max levels."""
-        return self.codec.startswith("codebook")
-
-    @property
-    def float8(self) -> bool:
-        """An e4m3 float."""
-        return self.codec == "fp8"
-
-    @property
-    def table(self) -> int:
-        """Which of `levels.TABLES` a code is looked up in; -1: a float itself."""
-        return -1 if self.bits > 8 else TABLES.index(self.codec if self.codec in TABLES else "even")
 
     @property
     def by_tensor(self) -> bool:
@@ -172,7 +136,7 @@ class Layout:
     def chunk_bytes(self) -> int:
         """Everything that eight slots take, and the number of their block."""
         scales = self.scale_bytes * (self.key_groups + self.value_groups)
-        slot = 2 * self.value_bytes + scales + self.position_bytes + 4 * self.has_attention
+        slot = self.keys.bytes + self.values.bytes + scales + self.position_bytes + 4 * self.has_attention
         return LANES * slot + self.by_tokens
 
     @property
@@ -195,12 +159,12 @@ class Layout:
     @property
     def values_at(self) -> int:
         """Offset of the first value."""
-        return self.slots * self.value_bytes
+        return self.slots * self.keys.bytes
 
     @property
     def attention_at(self) -> int:
         """Offset of the float32 attention sums."""
-        return 2 * self.values_at
+        return self.values_at + self.slots * self.values.bytes
 
     @property
     def positions_at(self) -> int:

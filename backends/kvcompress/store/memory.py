@@ -8,8 +8,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from backends.kvcompress.store.codes import LANES
 from backends.kvcompress.store.inner import inlined
-from backends.kvcompress.store.layout import LANES
 from backends.kvcompress.store.simd import load_from, pointer
 
 _WIDTHS = {np.uint16: ir.IntType(16), np.uint32: ir.IntType(32), np.float32: ir.FloatType()}
@@ -85,13 +85,13 @@ def of_bf16(short):
 @inlined
 def key_at(layout, page, slot):
     """First byte of a slot's key; the next code lies LANES * size bytes on. page: its first byte."""
-    return page + slot // LANES * layout.key_chunk + slot % LANES * layout.size
+    return page + slot // LANES * layout.keys.chunk + slot % LANES * layout.keys.size
 
 
 @inlined
 def value_at(layout, page, slot):
     """First byte of a slot's value, which is contiguous."""
-    return page + layout.values_at + slot * layout.value_bytes
+    return page + layout.values_at + slot * layout.values.bytes
 
 
 @inlined
@@ -142,55 +142,55 @@ def set_attention(layout, pool, page, slot, given):
 
 
 @inlined
-def copy_key(layout, source, start, target, end):
+def copy_key(codes, source, start, target, end):
     """Bytes of a key from one place of the pool to another, both in strides."""
-    stride = LANES * layout.size
-    for code in range(layout.value_bytes // layout.size):
-        for byte in range(layout.size):
+    stride = LANES * codes.size
+    for code in range(codes.bytes // codes.size):
+        for byte in range(codes.size):
             target[end + code * stride + byte] = source[start + code * stride + byte]
 
 
 @inlined
-def copy_value(layout, source, start, target, end):
+def copy_value(codes, source, start, target, end):
     """Bytes of a value from one place to another."""
-    for byte in range(layout.value_bytes):
+    for byte in range(codes.bytes):
         target[end + byte] = source[start + byte]
 
 
 @inlined
-def gather_key(layout, pool, start, target):
+def gather_key(codes, pool, start, target):
     """A key as contiguous bytes, as a value lies."""
-    stride = LANES * layout.size
-    for code in range(layout.value_bytes // layout.size):
-        for byte in range(layout.size):
-            target[code * layout.size + byte] = pool[start + code * stride + byte]
+    stride = LANES * codes.size
+    for code in range(codes.bytes // codes.size):
+        for byte in range(codes.size):
+            target[code * codes.size + byte] = pool[start + code * stride + byte]
 
 
 @inlined
-def scatter_key(layout, source, pool, start):
+def scatter_key(codes, source, pool, start):
     """The inverse of `gather_key`."""
-    stride = LANES * layout.size
-    for code in range(layout.value_bytes // layout.size):
-        for byte in range(layout.size):
-            pool[start + code * stride + byte] = source[code * layout.size + byte]
+    stride = LANES * codes.size
+    for code in range(codes.bytes // codes.size):
+        for byte in range(codes.size):
+            pool[start + code * stride + byte] = source[code * codes.size + byte]
 
 
 @inlined
-def write_floats(layout, vector, pool, start, step):
+def write_floats(codes, vector, pool, start, step):
     """A vector [dim] as floats that begin at a byte of the pool and lie `step` floats apart; padding is 0."""
-    for i in range(layout.width):
-        number = vector[i] if i < layout.dim else np.float32(0)
-        if layout.bits == 32:
+    for i in range(codes.width):
+        number = vector[i] if i < codes.dim else np.float32(0)
+        if codes.bits == 32:
             poke(pool, start + 4 * step * i, number)
         else:
             poke(pool, start + 2 * step * i, to_bf16(number))
 
 
 @inlined
-def read_floats(layout, pool, start, step, vector):
+def read_floats(codes, pool, start, step, vector):
     """The inverse of `write_floats`."""
-    for i in range(layout.dim):
-        if layout.bits == 32:
+    for i in range(codes.dim):
+        if codes.bits == 32:
             vector[i] = peek(pool, start + 4 * step * i, np.float32)
         else:
             vector[i] = of_bf16(peek(pool, start + 2 * step * i, np.uint16))

@@ -3,10 +3,10 @@
 
 import numpy as np
 
+from backends.kvcompress.store.codes import LANES
 from backends.kvcompress.store.encode import encode, forget, measure, scale_of
 from backends.kvcompress.store.groups import has_room, next_chunk
 from backends.kvcompress.store.inner import inlined
-from backends.kvcompress.store.layout import LANES
 from backends.kvcompress.store.memory import (
     attention_of,
     copy_value,
@@ -36,9 +36,9 @@ from backends.kvcompress.store.wanted import sort_by_position, wanted_slots
 def _exact(source, pool, where, kind, signs, rotate, vector):
     """A vector as it is to be quantised: read, and rotated."""
     if kind == 0:
-        read_floats(source, pool, key_at(source, where[0], where[1]), LANES, vector)
+        read_floats(source.keys, pool, key_at(source, where[0], where[1]), LANES, vector)
     else:
-        read_floats(source, pool, value_at(source, where[0], where[1]), 1, vector)
+        read_floats(source.values, pool, value_at(source, where[0], where[1]), 1, vector)
     if rotate:
         turn(vector, 0, signs)
 
@@ -46,11 +46,11 @@ def _exact(source, pool, where, kind, signs, rotate, vector):
 @inlined
 def _write(layout, pool, start, slot, kind, steps, offsets, coded, vector):
     """Codes of a vector whose scales are known."""
-    encode(layout, vector, steps, offsets, coded)
+    encode(layout.keys if kind == 0 else layout.values, vector, steps, offsets, coded)
     if kind == 0:
-        scatter_key(layout, coded, pool, key_at(layout, start, slot))
+        scatter_key(layout.keys, coded, pool, key_at(layout, start, slot))
     else:
-        copy_value(layout, coded, 0, pool, value_at(layout, start, slot))
+        copy_value(layout.values, coded, 0, pool, value_at(layout, start, slot))
 
 
 @inlined
@@ -58,15 +58,16 @@ def _fit_slot(layout, pool, start, slot, kind, vector, shared):
     """Write the scales of a slot: of what was measured for its token (shared, [5]), or of its own values."""
     own = np.empty(5, np.float32)
     groups = layout.key_groups if kind == 0 else layout.value_groups
+    codes = layout.keys if kind == 0 else layout.values
     dims = min(layout.group_dims, layout.dim)
     for group in range(groups):
         if len(shared):
-            scale, zero = scale_of(layout, shared)
+            scale, zero = scale_of(codes, shared)
         else:
             forget(own)
             for i in range(group * dims, (group + 1) * dims):
                 measure(vector[i], own)
-            scale, zero = scale_of(layout, own)
+            scale, zero = scale_of(codes, own)
         at, behind = slot_scale_at(layout, start, slot, kind, group)
         write_scale(layout, pool, at, behind, scale, zero)
 
@@ -103,7 +104,7 @@ def _measured(source, target, pool, following, book, row, layer, first, end, sig
 def _fix_tensor(target, book, row, layer, measured):
     for kind in range(2):
         if measured[kind, 0, 4] > 0:
-            scale, zero = scale_of(target, measured[kind, 0])
+            scale, zero = scale_of(target.keys if kind == 0 else target.values, measured[kind, 0])
             for head in range(book.shape[2]):
                 book[row, layer, head, PACKED, KEY_SCALE + kind] = np.int64(scale) << 16 | np.int64(zero)
 
@@ -154,7 +155,7 @@ def _fit_channels(source, target, pool, group, kind, signs, vector, scales):
         for i in range(source.dim):
             measure(vector[i], measured[i])
     for i in range(source.dim):
-        scales[0, i], scales[1, i] = scale_of(target, measured[i])
+        scales[0, i], scales[1, i] = scale_of(target.keys if kind == 0 else target.values, measured[i])
 
 
 @inlined

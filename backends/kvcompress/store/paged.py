@@ -10,8 +10,8 @@ from backends.kvcompress.combinations import Holder, check_layout
 from backends.kvcompress.contracts import PoolFull, Slots
 from backends.kvcompress.spec import KvSpec
 from backends.kvcompress.store import compiled
+from backends.kvcompress.store.codes import LANES
 from backends.kvcompress.store.groups import most_pages
-from backends.kvcompress.store.layout import LANES
 from backends.kvcompress.store.pages import COUNT, EXACT, FIELDS, LIVE, PACKED, UNSET
 from backends.kvcompress.store.rows import RECORD, RowLayout, as_record, page_bytes, row_layout
 from harness.core.errors import UsageError

@@ -6,7 +6,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from backends.kvcompress.store.layout import LANES, Layout
+from backends.kvcompress.store.codes import LANES
+from backends.kvcompress.store.layout import Layout
 from backends.kvcompress.store.simd import (
     FLOAT,
     SHORTS,
@@ -50,7 +51,7 @@ def add_weighted(
     """sums[q * n + i] += weights[at + q * apart + g * slots] * values[i], for the n vectors of one slot's value from
     `column` on (see `unpack_values`), g being which of the slot's scales the vector's dims share."""
     form, per_query = layout.value, values.count
-    blocks = per_query // form.parts
+    blocks = per_query // form.values.parts
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         _, total, unpacked, begin, array, first, stride = args
@@ -59,7 +60,7 @@ def add_weighted(
         def weight(query: int, vector: int) -> Any:
             index = builder.add(first, builder.mul(stride, ir.Constant(stride.type, query)))
             if form.value_groups > 1:
-                dim = vector // blocks * form.rows + vector % blocks * LANES
+                dim = vector // blocks * form.values.rows + vector % blocks * LANES
                 index = builder.add(index, _scale_index(builder, form, begin, dim, form.slots))
             return spread(
                 builder, load_from(builder, pointer(context, builder, weights, array, index, FLOAT))
@@ -121,9 +122,9 @@ def _addresses(
     found = []
     for query in range(queries):
         row = builder.add(first, builder.mul(stride, ir.Constant(stride.type, query)))
-        for part in range(form.parts):
+        for part in range(form.values.parts):
             for block in range(blocks):
-                index = builder.add(row, ir.Constant(row.type, part * form.rows + LANES * block))
+                index = builder.add(row, ir.Constant(row.type, part * form.values.rows + LANES * block))
                 found.append(pointer(context, builder, array_type, array, index, VECTOR))
     return found
 
@@ -133,7 +134,7 @@ def load_sums(typing: Any, layout: Any, blocks: Any, queries: Any, array: Any, a
     """The running sums that `add_weighted` continues: of float32 [queries, width], `apart` floats a query, from the
     column that `at` names."""
     form, per_part, count = layout.value, blocks.literal_value, queries.literal_value
-    made = types.UniTuple(f32x8, form.parts * per_part * count)
+    made = types.UniTuple(f32x8, form.values.parts * per_part * count)
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         where = _addresses(context, builder, form, per_part, count, array, args[3:])

@@ -5,24 +5,35 @@ from typing import Any
 
 import numpy as np
 
-from backends.kvcompress.spec import BITS, KvSpec
+from backends.kvcompress.quant.formats import format_of
+from backends.kvcompress.spec import KvSpec
+from backends.kvcompress.store.codes import Codes
 from backends.kvcompress.store.layout import Layout
 from backends.kvcompress.store.static import static
 
+_OF_CODES = ("bits", "dim", "size", "rows", "width", "bytes", "chunk", "codebook", "zeros", "float8", "table")
 _NUMBERS = (
-    "bits", "dim", "zeros", "has_attention", "position_bytes", "page_bytes", "size", "rows", "width", "key_chunk",
-    "value_bytes", "slots", "values_at", "attention_at", "positions_at", "key_scales_at", "value_scales_at",
-    "codebook", "float8", "table", "by_tensor", "by_tokens", "channel_values", "key_groups", "value_groups",
-    "group_dims", "share", "group_chunks", "block_bytes", "page_blocks", "blocks_at", "block_numbers_at",
+    "dim", "width", "zeros", "has_attention", "position_bytes", "page_bytes", "slots", "values_at", "attention_at",
+    "positions_at", "key_scales_at", "value_scales_at", "by_tensor", "by_tokens", "channel_values", "key_groups",
+    "value_groups", "group_dims", "share", "group_chunks", "block_bytes", "page_blocks", "blocks_at",
+    "block_numbers_at",
 )  # fmt: skip
-RECORD = np.dtype([(name, np.int64) for name in (*_NUMBERS, "rotate", "across_heads")])
+_CODES = np.dtype([(name, np.int64) for name in _OF_CODES])
+RECORD = np.dtype(
+    [
+        *((name, np.int64) for name in (*_NUMBERS, "rotate", "across_heads")),
+        ("keys", _CODES),
+        ("values", _CODES),
+    ]
+)
 
 
 def as_record(layout: Layout, rotate: bool, across_heads: bool) -> np.ndarray:
     """For the functions that are compiled once for all layouts. across_heads: whether a token has one scale for all
     its heads, which each of them stores."""
     numbers = [int(getattr(layout, name)) for name in _NUMBERS]
-    return np.array((*numbers, int(rotate), int(across_heads)), dtype=RECORD)
+    codes = [tuple(int(getattr(each, name)) for name in _OF_CODES) for each in (layout.keys, layout.values)]
+    return np.array((*numbers, int(rotate), int(across_heads), *codes), dtype=RECORD)
 
 
 @static
@@ -79,13 +90,19 @@ def row_layout(
     """Of a request; exact: "f32" or "bf16"."""
     one_scale = "slot" if spec.granularity in ("token", "token_head") else spec.granularity
     common: dict[str, Any] = {
-        "dim": dim, "has_attention": has_attention, "position_bytes": position_bytes,
+        "has_attention": has_attention, "position_bytes": position_bytes,
         "page_bytes": page_bytes(dim, position_bytes), "queries": _together(group),
     }  # fmt: skip
-    plain = Layout(exact, 32 if exact == "f32" else 16, sharing="none", share=1, zeros=False, **common)
+    floats = Codes(exact, 32 if exact == "f32" else 16, dim)
+    plain = Layout(floats, floats, sharing="none", share=1, **common)
     if spec.quant == "none":
         return RowLayout(heads, group, plain, plain, False, False)
-    codec = f"codebook{BITS[spec.quant]}" if spec.codebook else spec.quant
-    zeros = codec in ("int4", "int3", "int2")
-    packed = Layout(codec, BITS[spec.quant], sharing=one_scale, share=spec.group, zeros=zeros, **common)
+    packed = Layout(
+        _codes(spec, "keys", dim), _codes(spec, "values", dim), sharing=one_scale, share=spec.group, **common
+    )
     return RowLayout(heads, group, plain, packed, True, spec.rotate)
+
+
+def _codes(spec: KvSpec, kind: str, dim: int) -> Codes:
+    form = format_of(spec, kind)
+    return Codes(f"codebook{form.bits}" if form.codebook else form.quant, form.bits, dim)

@@ -3,8 +3,8 @@
 
 import numpy as np
 
+from backends.kvcompress.store.codes import LANES
 from backends.kvcompress.store.inner import inlined
-from backends.kvcompress.store.layout import LANES
 from backends.kvcompress.store.memory import of_bf16, peek, poke
 from backends.kvcompress.store.pages import KEY_SCALE
 

@@ -4,8 +4,8 @@
 import numpy as np
 
 from backends.kvcompress.store.codecs import unpack_keys
+from backends.kvcompress.store.codes import LANES
 from backends.kvcompress.store.inner import inlined
-from backends.kvcompress.store.layout import LANES
 from backends.kvcompress.store.memory import is_dead, of_bf16, peek
 from backends.kvcompress.store.pages import COUNT, FIRST, KEY_SCALE
 from backends.kvcompress.store.products import add_products, load_key_scales, scale_keys, store_scores
@@ -76,7 +76,7 @@ def _score_page(layout, group, pool, entry, page, chunks, scratch, queries, apar
                 scales = block_at(layout, pool, page, chunk * LANES, 0)
                 _fold_scales(layout, group, pool, scales, scratch, queries, folded, folded_sums, apart)
         for first in range(0, group, layout.queries):
-            keys = page + chunk * layout.key_chunk
+            keys = page + chunk * layout.keys.chunk
             products = _products(layout, pool, keys, at, scratch, asked + first * apart, apart)
             into = scores + chunk * LANES + first * length
             store_scores(layout, products, scale, zero, scratch, totals + first, into, length)
@@ -106,7 +106,7 @@ def score(layout, group, pool, following, entry, scratch, queries, apart, sums, 
     page, left, at = entry[FIRST], entry[COUNT], scores
     while left > 0:
         chunks = (min(left, layout.slots) + LANES - 1) // LANES
-        ask_for_next(layout, pool, following, page, 0, layout.slots // LANES * layout.key_chunk)
+        ask_for_next(layout, pool, following, page, 0, layout.slots // LANES * layout.keys.chunk)
         start = page * layout.page_bytes
         _score_page(layout, group, pool, entry, start, chunks, scratch, queries, apart, sums, at, length)
         at += chunks * LANES

@@ -11,7 +11,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
 
-from backends.kvcompress.store.layout import LANES
+from backends.kvcompress.store.codes import LANES
 
 FLOAT = ir.FloatType()
 VECTOR = ir.VectorType(FLOAT, LANES)

@@ -3,10 +3,10 @@
 
 import numpy as np
 
+from backends.kvcompress.store.codes import LANES
 from backends.kvcompress.store.encode import decode
 from backends.kvcompress.store.groups import mark
 from backends.kvcompress.store.inner import inlined
-from backends.kvcompress.store.layout import LANES
 from backends.kvcompress.store.memory import (
     attention_of,
     copy_key,
@@ -47,8 +47,8 @@ def append_tokens(pool, following, free, counters, book, layouts, layer, rows, p
         for head in range(heads):
             page, slot = next_slot(layout, following, free, counters, book, rows[token], layer, head, EXACT)
             start = page * layout.page_bytes
-            write_floats(layout, keys[token, head], pool, key_at(layout, start, slot), LANES)
-            write_floats(layout, values[token, head], pool, value_at(layout, start, slot), 1)
+            write_floats(layout.keys, keys[token, head], pool, key_at(layout, start, slot), LANES)
+            write_floats(layout.values, values[token, head], pool, value_at(layout, start, slot), 1)
             set_position(layout, pool, start, slot, positions[token])
             set_attention(layout, pool, start, slot, 0)
     return True
@@ -57,8 +57,8 @@ def append_tokens(pool, following, free, counters, book, layouts, layer, rows, p
 @inlined
 def _move(layout, pool, source, old, target, new):
     """A slot of the page at byte `source` over one of the page at byte `target`."""
-    copy_key(layout, pool, key_at(layout, source, old), pool, key_at(layout, target, new))
-    copy_value(layout, pool, value_at(layout, source, old), pool, value_at(layout, target, new))
+    copy_key(layout.keys, pool, key_at(layout, source, old), pool, key_at(layout, target, new))
+    copy_value(layout.values, pool, value_at(layout, source, old), pool, value_at(layout, target, new))
     set_position(layout, pool, target, new, position_of(layout, pool, source, old))
     set_attention(layout, pool, target, new, attention_of(layout, pool, source, old))
     move_scales(layout, pool, source, old, target, new)
@@ -104,22 +104,23 @@ def keep_slots(pool, following, free, counters, book, layouts, layer, row, kept)
 @inlined
 def read_vector(layout, pool, entry, start, slot, kind, steps, offsets, coded, vector):
     """Key (kind 0) or value (1) of a slot into vector float32 [dim], as it was stored; the others are scratch."""
-    if layout.bits > 8:
+    codes = layout.keys if kind == 0 else layout.values
+    if codes.bits > 8:
         at = key_at(layout, start, slot) if kind == 0 else value_at(layout, start, slot)
-        read_floats(layout, pool, at, LANES if kind == 0 else 1, vector)
+        read_floats(codes, pool, at, LANES if kind == 0 else 1, vector)
         return
     read_scales(layout, pool, entry, start, slot, kind, steps, offsets)
     if kind == 0:
-        gather_key(layout, pool, key_at(layout, start, slot), coded)
-        decode(layout, coded, 0, steps, offsets, vector)
+        gather_key(codes, pool, key_at(layout, start, slot), coded)
+        decode(codes, coded, 0, steps, offsets, vector)
     else:
-        decode(layout, pool, value_at(layout, start, slot), steps, offsets, vector)
+        decode(codes, pool, value_at(layout, start, slot), steps, offsets, vector)
 
 
 @inlined
 def _read_list(layout, pool, following, entry, signs, first, vectors, keys, values, positions, given):
     """Slots of one list into the arrays of one head, from index `first` on."""
-    coded = np.empty(layout.value_bytes, np.uint8)
+    coded = np.empty(layout.keys.bytes, np.uint8)
     vector, steps = np.empty(layout.dim, np.float32), np.empty(layout.dim, np.float32)
     offsets = np.empty(layout.dim, np.float32)
     page, at = entry[FIRST], first
@@ -191,5 +192,5 @@ def move_keys(pool, following, book, layouts, layer, row, keys, positions):
             if slot == 0 and number:
                 page = following[page]
             start = page * layout.page_bytes
-            write_floats(layout, keys[head, number], pool, key_at(layout, start, slot), LANES)
+            write_floats(layout.keys, keys[head, number], pool, key_at(layout, start, slot), LANES)
             set_position(layout, pool, start, slot, positions[head, number])

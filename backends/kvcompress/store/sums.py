@@ -4,8 +4,8 @@
 import numpy as np
 
 from backends.kvcompress.store.codecs import unpack_values
+from backends.kvcompress.store.codes import LANES
 from backends.kvcompress.store.inner import inlined
-from backends.kvcompress.store.layout import LANES
 from backends.kvcompress.store.memory import of_bf16, peek
 from backends.kvcompress.store.pages import COUNT, FIRST, VALUE_SCALE
 from backends.kvcompress.store.products import add_weighted, load_sums, store_sums
@@ -19,11 +19,11 @@ def _add_slots(layout, group, pool, page, first, end, scratch, weights, apart, s
     """Add values of slots first to end of the page at byte `page`, times scratch[weights + query * apart + slot]."""
     for query in range(0, group, layout.queries):
         at = weights + query * apart
-        for column in range(0, layout.rows, LANES * layout.blocks):
+        for column in range(0, layout.values.rows, LANES * layout.blocks):
             into = sums + query * width + column
             totals = load_sums(layout, layout.blocks, layout.queries, scratch, into, width)
             for slot in range(first, end):
-                value = page + layout.values_at + slot * layout.value_bytes
+                value = page + layout.values_at + slot * layout.values.bytes
                 unpacked = unpack_values(layout, layout.blocks, pool, value, column)
                 totals = add_weighted(layout, totals, unpacked, column, scratch, at + slot, apart)
             store_sums(layout, layout.blocks, layout.queries, scratch, into, width, totals)
@@ -82,7 +82,7 @@ def add_values(
     stride = layout.weight_groups * layout.slots
     while left > 0:
         count = min(left, layout.slots)
-        ask_for_next(layout, pool, following, page, layout.values_at, layout.slots * layout.value_bytes)
+        ask_for_next(layout, pool, following, page, layout.values_at, layout.slots * layout.values.bytes)
         start = page * layout.page_bytes
         if layout.channel_values:
             first = 0

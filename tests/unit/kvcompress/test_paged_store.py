@@ -48,7 +48,9 @@ def dense(store: PagedStore, row: int, queries: torch.Tensor) -> np.ndarray:
         (spec(quant="int8"), "bf16", 64, 3),
         (spec(quant="int4"), "f32", 64, 3),
         (spec(quant="int3", codebook=True, rotate=True), "f32", 64, 1),
-        (spec(quant="int3"), "f32", 80, 5),  # neither a power of two nor whole registers: padded
+        (spec(quant="int8", value_quant="int4", codebook=True, rotate=True), "bf16", 64, 3),
+        # Neither a power of two nor whole registers: padded, the values to another width.
+        (spec(quant="int3", value_quant="int4"), "f32", 80, 5),
     ],
 )
 def test_packed_slots_are_those_of_the_reference_and_attended_as_read(
@@ -136,7 +138,14 @@ def test_positions_beyond_16_bits_are_held_where_the_context_is_longer() -> None
     assert store.read(1, row).positions.tolist() == [[69_999]] * HEADS
 
 
-@pytest.mark.parametrize(("packing", "slot"), [(spec(quant="int8"), 134), (spec(quant="int4"), 74)])
+@pytest.mark.parametrize(
+    ("packing", "slot"),
+    [
+        (spec(quant="int8"), 134),
+        (spec(quant="int4"), 74),
+        (spec(quant="int8", value_quant="int4", codebook=True, rotate=True), 102),
+    ],
+)
 def test_bytes_are_those_of_slots_and_slack(packing: KvSpec, slot: int) -> None:
     """slot: codes, scales (and zeros) and the position."""
     store = PagedStore(2, HEADS, GROUP, 64, "f32", 1 << 22, 3, 5000, 1, lambda _: False)

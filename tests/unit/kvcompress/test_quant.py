@@ -194,7 +194,7 @@ def test_packed_codes_take_no_bit_more_and_come_back(codes: np.ndarray, width: i
     assert np.array_equal(stream[:, : wanted.shape[1]], wanted)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("kind", [*KINDS, {"quant": "int8", "value_quant": "int4"}], ids=str)
 @pytest.mark.parametrize("granularity", GRANULARITIES)
 def test_the_stated_size_is_that_of_codes_scales_and_zeros(kind: dict[str, Any], granularity: str) -> None:
     wanted = spec(**kind, granularity=granularity, group=16)
@@ -209,6 +209,18 @@ def test_the_stated_size_is_that_of_codes_scales_and_zeros(kind: dict[str, Any],
         held += [] if quantised.fitted.zeros is None else [quantised.fitted.zeros]
         total += sum(tensor.nbytes for tensor in held)
     assert bits.packed_bytes(wanted, tokens, heads, dim) == total
+
+
+def test_keys_and_values_may_be_packed_to_different_formats() -> None:
+    wanted = spec(quant="int8", value_quant="int4", codebook=True, rotate=True)
+    assert formats.format_of(wanted, "keys") == formats.Format("int8", codebook=False)
+    assert formats.format_of(wanted, "values") == formats.Format("int4", codebook=True)
+    with pytest.raises(UsageError, match=r"needs a kv\.quant"):
+        spec(value_quant="int4")
+    with pytest.raises(UsageError, match="is one of int8"):
+        spec(quant="int8", value_quant="none")
+    with pytest.raises(UsageError, match=r"kv\.value_quant=8 must be a word"):
+        spec(quant="int8", value_quant=8)
 
 
 def test_three_bit_codes_of_smollm2_take_what_arithmetic_says() -> None:

@@ -36,7 +36,7 @@ from tests.support.kv_stores import (
 PACKINGS = [
     spec(),
     spec(quant="int8"),
-    spec(quant="int3", codebook=True, rotate=True),
+    spec(quant="int8", value_quant="int3", codebook=True, rotate=True),
     spec(quant="int4", granularity="tensor"),
     spec(quant="int2", granularity="kivi", group=8),
 ]
