@@ -47,11 +47,13 @@ def predicted_bytes_per_token(run: Run) -> float | None:
 
     None in records older than the geometry, and for a precision that has no one size.
     """
-    geometry = pick(run.fingerprint, "geometry")
-    quant = pick(run.config, "backend.kv.quant")
-    dtype = quant if quant not in (None, "none") else pick(run.config, "backend.kv_dtype")
+    kept = pick(run.config, "backend.kv_dtype")
+    quants = [pick(run.config, f"backend.kv.{key}") for key in ("quant", "value_quant")]
+    keys = kept if quants[0] in (None, "none") else quants[0]
+    values = keys if quants[1] is None else kept if quants[1] == "none" else quants[1]
     try:
-        return ModelGeometry(**geometry).kv_bytes_per_token(dtype)
+        geometry = ModelGeometry(**run.fingerprint["geometry"])
+        return (geometry.kv_bytes_per_token(keys) + geometry.kv_bytes_per_token(values)) / 2
     except (KeyError, TypeError):
         return None
 

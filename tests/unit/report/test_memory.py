@@ -37,6 +37,8 @@ def test_the_geometrys_line_is_that_of_the_precision_in_force(tmp_path: Path) ->
     assert predicted_bytes_per_token(run(tmp_path, "b", 300, kv_dtype="f32")) == 46_080
     assert predicted_bytes_per_token(run(tmp_path, "c", 300, kv={"quant": "int8"})) == 11_520
     assert predicted_bytes_per_token(run(tmp_path, "d", 300, kv={"quant": "int3"})) is None
+    mixed = {"quant": "int8", "value_quant": "int4"}
+    assert predicted_bytes_per_token(run(tmp_path, "e", 300, kv=mixed)) == (11_520 + 5_760) / 2
     assert predicted_bytes_per_token(read_run(write_run(tmp_path, "old"))) is None
 
 
