@@ -83,6 +83,7 @@ class VllmBackend(EngineAdapter):
             return_token_ids=True,
             prompt_logprobs=True,
             logprobs_see_kv=True,
+            prompt_alternatives=20,
             prefix_cache=True,
             metrics=True,
             kv_pool_touched=True,

@@ -56,6 +56,7 @@ class Findings:
     measurement: Measurement | None = None
     telemetry: pd.DataFrame | None = None
     quality: dict[str, Any] = field(default_factory=dict)
+    next_tokens: pd.DataFrame | None = None
     engine_alive: bool = True
 
 

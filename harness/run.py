@@ -127,7 +127,7 @@ def execute(
                 error = error or raised
                 status = "partial" if findings.measurement is not None else "failed"
                 record = bare_record(config, started_at, error, sweep)
-            writer.finish(status, record, *tables(findings))
+            writer.finish(status, record, *tables(findings), findings.next_tokens)
     return Outcome(writer.run_id, status, error, interrupted or bool(signals))
 
 
@@ -207,9 +207,10 @@ def judge(prepared: Prepared, backend: Backend, server: Server, findings: Findin
     if not options.asked():
         return
     with screen.phase("Quality") as detail:
-        findings.quality = measure_quality(
+        judged = measure_quality(
             options, backend, server.endpoint, prepared.tokenizer, prepared.config.seed, detail
         )
+        findings.quality, findings.next_tokens = judged.figures, judged.next_tokens
 
 
 def _client_job(

@@ -67,6 +67,7 @@ class OnnxRuntimeBackend(EngineAdapter):
             return_token_ids=True,
             prompt_logprobs=True,
             logprobs_see_kv=True,
+            prompt_alternatives=20,
             prefix_cache=False,
             metrics=True,
             kv_pool_touched=True,

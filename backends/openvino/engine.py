@@ -145,6 +145,10 @@ class OpenVinoEngine:
                 "Log-probabilities of the prompt need backend.prefix_cache=false: OpenVINO gives none for "
                 "cached tokens."
             )
+        if sampling.alternatives:
+            raise ValueError(
+                "logprobs must be 0 or 1 here: OpenVINO tells the log-probability of the token itself, not of others."
+            )
         self._queue[request_id] = ids, sampling
 
     def _admit(self) -> list[RequestOutput]:

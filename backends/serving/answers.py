@@ -9,6 +9,7 @@ from tokenizers import Tokenizer as FastTokenizer
 from tokenizers.decoders import DecodeStream
 
 from backends.serving.bodies import Call
+from backends.serving.engine import Alternatives
 from backends.serving.generation import Piece
 
 
@@ -71,10 +72,12 @@ class Answer:
         }
         if self._call.logprobs:
             values: list[float | None] = [piece.logprob for piece in pieces if piece.token_id is not None]
+            others = [piece.alternatives for piece in pieces if piece.token_id is not None]
             if echoed:
                 values = [*(pieces[0].prompt_logprobs or ()), *values]
+                others = [*(pieces[0].prompt_alternatives or ()), *others]
             all_ids = [*(self._prompt_ids if echoed else ()), *ids]
-            choice["logprobs"] = self._logprobs(all_ids, [*echo_texts, *texts], values)
+            choice["logprobs"] = self._logprobs(all_ids, [*echo_texts, *texts], values, others)
         elif not self._call.chat:
             choice["logprobs"] = None
         choice["finish_reason"] = pieces[-1].finish if pieces else None
@@ -92,17 +95,33 @@ class Answer:
         texts[-1] += self._tokenizer.decode(self._prompt_ids, skip_special_tokens=False)[told:]
         return texts
 
-    def _logprobs(self, ids: list[int], texts: list[str], values: list[float | None]) -> dict[str, Any]:
+    def _logprobs(
+        self,
+        ids: list[int],
+        texts: list[str],
+        values: list[float | None],
+        others: list[Alternatives | None],
+    ) -> dict[str, Any]:
         offsets, position = [], self._length
         for text in texts:
             offsets.append(position)
             position += len(text)
         return {
-            "tokens": [self._tokenizer.decode([token], skip_special_tokens=False) for token in ids],
+            "tokens": [self._named(token) for token in ids],
             "token_logprobs": values,
-            "top_logprobs": None,  # alternatives are not computed
+            "top_logprobs": [
+                None if found is None else {self._named(token): value for token, value in found}
+                for found in others
+            ]
+            if self._call.alternatives
+            else None,
             "text_offset": offsets,
         }
+
+    def _named(self, token: int) -> str:
+        if self._call.tokens_as_ids:
+            return f"token_id:{token}"
+        return str(self._tokenizer.decode([token], skip_special_tokens=False))
 
 
 def event(content: dict[str, Any]) -> bytes:

@@ -11,10 +11,11 @@ from harness.core.tokenizer import Message
 
 _GENERATION = {"max_tokens", "min_tokens", "ignore_eos", "stop", "seed", "temperature", "top_p", "n"}
 _SHARED = frozenset({"model", "stream", "stream_options", "return_token_ids", "user", "kv"} | _GENERATION)
-_COMPLETION = _SHARED | {"prompt", "echo", "logprobs"}
+_COMPLETION = _SHARED | {"prompt", "echo", "logprobs", "return_tokens_as_token_ids"}
 _CHAT = _SHARED | {"messages", "max_completion_tokens"}
 _COMPLETION_TOKENS = 16  # what the API gives where a completion names no length
 _SEED_LIMIT = 1 << 63
+_MOST_ALTERNATIVES = 20  # a position
 
 
 class Refusal(Exception):
@@ -41,8 +42,10 @@ class Refusal(Exception):
 class Call:
     """A checked request. prompt: text or ids (completions); messages: a conversation (chat); one of them is None.
 
-    max_tokens: None means as many as fit. logprobs: of each token; echo: the prompt is part of the answer. kv: how
-    its KV cache is held, as the engine understands it; None where the request does not say.
+    max_tokens: None means as many as fit. logprobs: of each token; alternatives: of so many most probable ones beside
+    it; tokens_as_ids: there, tokens are named token_id:N, since several ids may have one text. echo: the prompt is
+    part of the answer. kv: how its KV cache is held, as the engine understands it; None where the request does not
+    say.
     """
 
     model: str | None
@@ -60,6 +63,8 @@ class Call:
     return_token_ids: bool
     echo: bool
     logprobs: bool
+    alternatives: int
+    tokens_as_ids: bool
     kv: Mapping[str, Any] | None
 
     @property
@@ -97,6 +102,7 @@ class Call:
             seed=default_seed if self.seed is None else self.seed,
             logprobs=self.logprobs,
             prompt_logprobs=self.echo and self.logprobs,
+            alternatives=self.alternatives,
             kv=self.kv,
         )
 
@@ -158,11 +164,7 @@ def parse_completion(raw: bytes) -> Call:
     """The body of /v1/completions; raises Refusal."""
     body = _Body(raw, _COMPLETION)
     echo = body.flag("echo")
-    logprobs = body.whole("logprobs", 0)
-    if logprobs is not None and logprobs > 1:
-        raise Refusal(
-            "logprobs must be 0 or 1: alternatives to the chosen token are not computed.", "logprobs"
-        )
+    logprobs = body.whole("logprobs", 0, _MOST_ALTERNATIVES + 1)
     max_tokens = body.whole("max_tokens", 0)
     if max_tokens == 0 and not echo:
         raise Refusal("max_tokens may be 0 only with echo, where the prompt is the answer.", "max_tokens")
@@ -172,7 +174,7 @@ def parse_completion(raw: bytes) -> Call:
         messages=None,
         max_tokens=_COMPLETION_TOKENS if max_tokens is None else max_tokens,
         echo=echo,
-        logprobs=logprobs is not None,
+        logprobs=logprobs,
     )
 
 
@@ -181,7 +183,7 @@ def parse_chat(raw: bytes) -> Call:
     body = _Body(raw, _CHAT)
     max_tokens = body.whole("max_completion_tokens", 1) or body.whole("max_tokens", 1)
     messages = _messages(body.any("messages"))
-    return _call(body, prompt=None, messages=messages, max_tokens=max_tokens, echo=False, logprobs=False)
+    return _call(body, prompt=None, messages=messages, max_tokens=max_tokens, echo=False, logprobs=None)
 
 
 def _call(
@@ -190,7 +192,7 @@ def _call(
     messages: list[Message] | None,
     max_tokens: int | None,
     echo: bool,
-    logprobs: bool,
+    logprobs: int | None,
 ) -> Call:
     if body.whole("n", 1) not in (None, 1):
         raise Refusal("n must be 1: one answer for each request.", "n")
@@ -210,7 +212,10 @@ def _call(
         top_p=body.number("top_p", 1e-6, 1, 1.0),
         return_token_ids=body.flag("return_token_ids"),
         echo=echo,
-        logprobs=logprobs,
+        logprobs=logprobs is not None,
+        # Whoever asks for one wants to know the token's own; not every engine knows more.
+        alternatives=logprobs if logprobs is not None and logprobs > 1 else 0,
+        tokens_as_ids=body.flag("return_tokens_as_token_ids"),
         kv=body.object("kv"),
     )
 

@@ -18,6 +18,9 @@ _ENGINES = {
     "onnxruntime": "backends.onnxruntime.engine:load",
     "openvino": "backends.openvino.engine:load",
 }
+# The most probable tokens of one position, each with the natural log of its probability, the most probable first.
+Alternatives = tuple[tuple[int, float], ...]
+
 # name -> "module:function" of the engines whose requests may bring a `kv` object. The function takes an EngineConfig
 # and the object, and raises UsageError for one that cannot be; it is called before the engine sees the request.
 _KV_OF_REQUESTS = {"kvcompress": "backends.kvcompress.requested:check_kv"}
@@ -68,6 +71,7 @@ class Sampling:
     max_tokens: at most this many (0 only with prompt_logprobs). min_tokens: the end token is impossible before.
     temperature: 0 takes the most probable token. seed: of this request's own random numbers.
     logprobs, prompt_logprobs: also report the log-probability of each generated / each prompt token.
+    alternatives: beside each of those, that of so many most probable tokens (0: of none).
     kv: how the request's KV cache is held where that differs from the engine's options; None where nothing does.
     """
 
@@ -79,6 +83,7 @@ class Sampling:
     seed: int
     logprobs: bool
     prompt_logprobs: bool
+    alternatives: int = 0
     kv: Mapping[str, Any] | None = None
 
 
@@ -86,8 +91,9 @@ class RequestOutput(NamedTuple):
     """What one step gave to one request. A tuple, since one is made and sent for every token.
 
     token_ids: the new tokens, the end token included. logprobs: one for each of them, or None if not asked for.
-    prompt_logprobs: once, natural logs, one for each prompt token, None for the first. finish: "stop" (an end
-    token), "length", or None while it goes on. error: why this request ended without an answer.
+    prompt_logprobs: once, natural logs, one for each prompt token, None for the first. alternatives,
+    prompt_alternatives: beside them, where asked for. finish: "stop" (an end token), "length", or None while it goes
+    on. error: why this request ended without an answer.
     """
 
     request_id: int
@@ -96,6 +102,8 @@ class RequestOutput(NamedTuple):
     prompt_logprobs: tuple[float | None, ...] | None = None
     finish: str | None = None
     error: str | None = None
+    alternatives: tuple[Alternatives, ...] | None = None
+    prompt_alternatives: tuple[Alternatives | None, ...] | None = None
 
 
 class Engine(Protocol):

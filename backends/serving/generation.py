@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tokenizers import Tokenizer as FastTokenizer
 
 from backends.serving.bodies import Call, Refusal
-from backends.serving.engine import Sampling
+from backends.serving.engine import Alternatives, Sampling
 from backends.serving.link import EngineGone, EngineLink
 from backends.serving.text import TextStream
 
@@ -15,7 +15,7 @@ from backends.serving.text import TextStream
 class Piece:
     """One generated token (token_id None: the end of an answer that has none, as with max_tokens=0).
 
-    text: may be "". finish: on the last piece. prompt_logprobs: on the first, where asked for.
+    text: may be "". finish: on the last piece. prompt_logprobs, prompt_alternatives: on the first, where asked for.
     """
 
     token_id: int | None
@@ -23,6 +23,8 @@ class Piece:
     logprob: float | None = None
     finish: str | None = None
     prompt_logprobs: tuple[float | None, ...] | None = None
+    alternatives: Alternatives | None = None
+    prompt_alternatives: tuple[Alternatives | None, ...] | None = None
 
 
 async def generate(
@@ -44,21 +46,29 @@ async def generate(
                 raise output
             if output.error is not None:
                 raise Refusal(output.error, status=400)
-            prompt_logprobs = output.prompt_logprobs
+            prompt_logprobs, prompt_alternatives = output.prompt_logprobs, output.prompt_alternatives
             for position, token_id in enumerate(output.token_ids):
                 piece = text.push(token_id)
                 logprob = output.logprobs[position] if output.logprobs is not None else None
+                others = output.alternatives[position] if output.alternatives is not None else None
                 finish = output.finish if position == len(output.token_ids) - 1 else None
                 if finish is not None:
                     piece += text.finish()
                 if text.stopped:
                     finish = "stop"
-                yield Piece(token_id, piece, logprob, finish, prompt_logprobs)
-                prompt_logprobs = None
+                yield Piece(token_id, piece, logprob, finish, prompt_logprobs, others, prompt_alternatives)
+                prompt_logprobs = prompt_alternatives = None
                 if finish is not None:
                     return
             if output.finish is not None:
-                yield Piece(None, text.finish(), None, output.finish, prompt_logprobs)
+                yield Piece(
+                    None,
+                    text.finish(),
+                    None,
+                    output.finish,
+                    prompt_logprobs,
+                    prompt_alternatives=prompt_alternatives,
+                )
                 return
     finally:
         link.cancel(request_id)

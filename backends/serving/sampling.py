@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from backends.serving.engine import Sampling
+from backends.serving.engine import Alternatives, Sampling
 
 Logits = npt.NDArray[np.float32]
 
@@ -45,7 +45,26 @@ class Sampler:
 def log_probabilities(logits: Logits, tokens: Sequence[int]) -> list[float]:
     """Natural logs of the model's own probabilities: logits [n, vocabulary], one token for each row."""
     wide = logits.astype(np.float64)
-    most = wide.max(axis=-1)
-    total = np.log(np.exp(wide - most[:, None]).sum(axis=-1)) + most
-    found: list[float] = (wide[np.arange(len(tokens)), list(tokens)] - total).tolist()
+    found: list[float] = (wide[np.arange(len(tokens)), list(tokens)] - _totals(wide)).tolist()
     return found
+
+
+def most_probable(logits: Logits, count: int) -> list[Alternatives]:
+    """The `count` most probable tokens of each row of logits [n, vocabulary]; equal ones by their ids."""
+    count = min(count, logits.shape[-1])
+    totals = _totals(logits.astype(np.float64))
+    found = []
+    for row, total in zip(logits, totals, strict=True):
+        chosen = np.argpartition(-row, count - 1)[:count]
+        chosen = chosen[np.lexsort((chosen, -row[chosen]))]
+        found.append(
+            tuple(zip(chosen.tolist(), (row[chosen].astype(np.float64) - total).tolist(), strict=True))
+        )
+    return found
+
+
+def _totals(wide: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The log of each row's sum of exponentials, which turns logits into log-probabilities."""
+    most = wide.max(axis=-1)
+    totals: npt.NDArray[np.float64] = np.log(np.exp(wide - most[:, None]).sum(axis=-1)) + most
+    return totals

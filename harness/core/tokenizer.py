@@ -3,8 +3,10 @@
 Ids go to the engines, so whatever tokenizer an engine has does not count; this one does.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +88,18 @@ class Tokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """Text of `ids`, special tokens spelled out."""
         return self._fast.decode(list(ids), skip_special_tokens=False)
+
+    def only_token(self, text: str) -> int | None:
+        """The id of the one token that decodes to `text` by itself; None where there is none, or several do."""
+        return self._by_text.get(text)
+
+    @cached_property
+    def _by_text(self) -> dict[str, int]:
+        texts = self._fast.decode_batch(
+            [[token] for token in range(self.vocabulary)], skip_special_tokens=False
+        )
+        shared = Counter(texts)
+        return {text: token for token, text in enumerate(texts) if shared[text] == 1}
 
     def render_chat(self, messages: Sequence[Message], add_generation_prompt: bool = True) -> str:
         """The prompt text of a conversation by the model's chat template (ready for an answer by default)."""

@@ -6,6 +6,7 @@ from typing import Any
 from backends.base import Endpoint
 from backends.http_calls import Unreachable, post_json, server_words
 from harness.core.errors import EndpointError
+from harness.core.tokenizer import Tokenizer
 
 _TIMEOUT_S = 300.0
 
@@ -22,6 +23,41 @@ def prompt_log_probs(endpoint: Endpoint, ids: Sequence[int]) -> list[float | Non
     except (KeyError, TypeError):
         return []
     return values
+
+
+def next_token_log_probs(
+    endpoint: Endpoint, tokenizer: Tokenizer, ids: Sequence[int], alternatives: int, names_ids: bool
+) -> list[dict[int, float]]:
+    """For each prompt token what is known of its position's distribution: its own log p and the most probable ones'.
+
+    alternatives: how many of those are asked for. names_ids: the server understands return_tokens_as_token_ids; else
+    it names tokens by their texts, and one whose text several tokens share is left out. Empty where nothing was told.
+    Raises EndpointError.
+    """
+    extras: dict[str, Any] = {"echo": True, "logprobs": max(1, alternatives)}
+    if names_ids:
+        extras["return_tokens_as_token_ids"] = True
+    told = _complete(endpoint, ids, 1, extras, "prompt log-probabilities").get("logprobs") or {}
+    own = (told.get("token_logprobs") or [])[: len(ids)]
+    others = (told.get("top_logprobs") or [])[: len(ids)]
+    found: list[dict[int, float]] = [{} for _ in ids]
+    for known, by_name in zip(found, others, strict=False):
+        for name, value in (by_name or {}).items():
+            token = token_named(name, tokenizer)
+            if token is not None:
+                known[token] = float(value)
+    for known, token, value in zip(found, ids, own, strict=False):
+        if value is not None:
+            known[token] = float(value)
+    return found
+
+
+def token_named(name: str, tokenizer: Tokenizer) -> int | None:
+    """The id that a server means by token_id:N or by a token's text; None where no token alone has that text."""
+    prefix, _, number = name.partition(":")
+    if prefix == "token_id" and number.isdecimal():
+        return int(number)
+    return tokenizer.only_token(name)
 
 
 def continuation(endpoint: Endpoint, ids: Sequence[int], tokens: int) -> str:

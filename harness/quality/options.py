@@ -39,14 +39,17 @@ class RecallOptions:
 
 @dataclass
 class AgreementOptions:
-    """Greedy continuations of real text, to be compared with another run's.
+    """Greedy continuations of real text, and the distributions of its own next tokens, to be compared between runs.
 
-    prompts: how many. prompt_tokens: length of each. tokens: how many are generated.
+    prompts: how many. prompt_tokens: length of each. tokens: how many are generated, and at how many positions of the
+    real text the next token is looked at. alternatives: of how many most probable tokens the probability is kept
+    there, as far as the engine tells them.
     """
 
     prompts: int = MISSING
     prompt_tokens: int = MISSING
     tokens: int = MISSING
+    alternatives: int = MISSING
 
 
 @dataclass

@@ -4,19 +4,22 @@ import dataclasses
 import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from backends.base import Backend, Endpoint, EngineOptions
+from backends.base import Backend, Capabilities, Endpoint, EngineOptions
 from harness.core.errors import UsageError
 from harness.core.geometry import ModelGeometry
 from harness.core.tokenizer import Tokenizer
-from harness.quality.agreement import agreement_prompts, check_agreement, continuations
-from harness.quality.asking import continuation, continuation_ids, prompt_log_probs
+from harness.quality.agreement import agreement_pieces, check_agreement, continuations, next_tokens
+from harness.quality.asking import continuation, continuation_ids, next_token_log_probs, prompt_log_probs
 from harness.quality.options import AgreementOptions, PerplexityOptions, QualityOptions, RecallOptions
 from harness.quality.perplexity import perplexity
 from harness.quality.recall import check_recall, draw_items, recall
 from workloads.corpus import read_corpus
 from workloads.options import CorpusOptions
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _PYTHON_DOCUMENTATION = CorpusOptions(
     name="pydoc",
@@ -30,6 +33,14 @@ _PYTHON_DOCUMENTATION = CorpusOptions(
 )
 
 Say = Callable[[str], None]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Judged:
+    """What the phase found. figures: the `quality` part of a run's summary. next_tokens: a table of the record."""
+
+    figures: dict[str, Any]
+    next_tokens: "pd.DataFrame | None" = None
 
 
 def check_quality(
@@ -94,10 +105,10 @@ def measure_quality(
     tokenizer: Tokenizer,
     seed: int,
     say: Say,
-) -> dict[str, Any]:
-    """The `quality` part of a run's summary; says in words what this engine cannot be asked. `say`: the progress."""
+) -> Judged:
+    """Ask for every task; says in words what this engine cannot be asked. `say`: the progress."""
     if not options.asked():
-        return {}
+        return Judged({})
     abilities = backend.capabilities()
     result: dict[str, Any] = {
         "chunk": options.chunk if options.chunk is not None else backend.options.prefill_chunk,
@@ -116,10 +127,15 @@ def measure_quality(
             result |= _perplexity(options.perplexity, tokenizer, route, say)
     if options.recall is not None:
         result |= _recall(options.recall, tokenizer, endpoint, route, abilities.no_logprobs, seed, say)
+    table = None
     if options.agreement is not None:
-        tells_ids = abilities.return_token_ids
-        result |= _agreement(options.agreement, tokenizer, endpoint, tells_ids, seed, say)
-    return result
+        pieces = agreement_pieces(options.agreement, tokenizer, _documentation(), seed)
+        result |= _continuations(options.agreement, pieces, tokenizer, endpoint, abilities, say)
+        if route is None:
+            result |= {"agreement_reason": abilities.no_logprobs}
+        else:
+            table = _next_tokens(options.agreement, pieces, tokenizer, endpoint, abilities, say)
+    return Judged(result, table)
 
 
 def _perplexity(
@@ -162,16 +178,44 @@ def _recall(
     return result if log_probs is not None else {**result, "recall_reason": no_route}
 
 
-def _agreement(
-    options: AgreementOptions, tokenizer: Tokenizer, endpoint: Endpoint, tells_ids: bool, seed: int, say: Say
+def _continuations(
+    options: AgreementOptions,
+    pieces: Sequence[Sequence[int]],
+    tokenizer: Tokenizer,
+    endpoint: Endpoint,
+    abilities: Capabilities,
+    say: Say,
 ) -> dict[str, Any]:
     def go_on(ids: Sequence[int], tokens: int) -> Sequence[int]:
-        found = continuation_ids(endpoint, ids, tokens, tells_ids)
+        found = continuation_ids(endpoint, ids, tokens, abilities.return_token_ids)
         return tokenizer.encode(found) if isinstance(found, str) else found
 
-    prompts = agreement_prompts(options, tokenizer, _documentation(), seed)
     return continuations(
-        prompts, options.tokens, go_on, lambda done, of: say(f"greedy continuations, prompt {done} of {of}")
+        [piece[: options.prompt_tokens] for piece in pieces],
+        options.tokens,
+        go_on,
+        lambda done, of: say(f"greedy continuations, prompt {done} of {of}"),
+    )
+
+
+def _next_tokens(
+    options: AgreementOptions,
+    pieces: Sequence[Sequence[int]],
+    tokenizer: Tokenizer,
+    endpoint: Endpoint,
+    abilities: Capabilities,
+    say: Say,
+) -> "pd.DataFrame":
+    wanted = min(options.alternatives, abilities.prompt_alternatives)
+
+    def distributions(ids: Sequence[int]) -> list[dict[int, float]]:
+        return next_token_log_probs(endpoint, tokenizer, ids, wanted, abilities.return_token_ids)
+
+    return next_tokens(
+        pieces,
+        options.tokens,
+        distributions,
+        lambda done, of: say(f"next-token distributions, text {done} of {of}"),
     )
 
 

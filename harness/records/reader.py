@@ -13,6 +13,7 @@ from harness.core.errors import RecordError
 from harness.records.ids import SAFE_ID
 from harness.records.schema import (
     EVENT_COLUMNS,
+    NEXT_TOKEN_COLUMNS,
     REQUEST_COLUMNS,
     RUN_KEYS,
     SCHEMA,
@@ -59,6 +60,11 @@ class Run:
     def telemetry(self) -> "pd.DataFrame":
         """Columns of schema.TELEMETRY_COLUMNS, and what the engine itself reports."""
         return self._table("telemetry", TELEMETRY_COLUMNS)
+
+    @cached_property
+    def next_tokens(self) -> "pd.DataFrame":
+        """Columns of schema.NEXT_TOKEN_COLUMNS."""
+        return self._table("next_tokens", NEXT_TOKEN_COLUMNS)
 
     def _table(self, name: str, columns: Mapping[str, str]) -> "pd.DataFrame":
         import pandas as pd

@@ -78,6 +78,15 @@ EVENT_COLUMNS = {
     "estimated": "bool",  # tokens mapped from the whole text's offsets, since the stream does not tell
 }
 
+# next_tokens.parquet, where quality=agreement was asked for and the engine has a route: a row for each token whose
+# probability is known at a position of a fixed text, that of the text's own token and of the most probable ones.
+NEXT_TOKEN_COLUMNS = {
+    "prompt": "int16",  # which piece of text
+    "position": "int16",  # in the part of it that is judged
+    "token": "int32",
+    "log_prob": "float32",  # natural, given all of the text before
+}
+
 # telemetry.parquet: one row a sample, on the same clock; a value that could not be read is missing.
 # Columns beyond these are the common names of harness.core.metric_names.
 TELEMETRY_COLUMNS = {

@@ -15,12 +15,24 @@ import orjson
 
 from harness.core.errors import RecordError
 from harness.core.file_locks import hold, take_over
-from harness.records.schema import EVENT_COLUMNS, REQUEST_COLUMNS, SCHEMA, STATUSES, TELEMETRY_COLUMNS
+from harness.records.schema import (
+    EVENT_COLUMNS,
+    NEXT_TOKEN_COLUMNS,
+    REQUEST_COLUMNS,
+    SCHEMA,
+    STATUSES,
+    TELEMETRY_COLUMNS,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_TABLES = {"requests": REQUEST_COLUMNS, "events": EVENT_COLUMNS, "telemetry": TELEMETRY_COLUMNS}
+_TABLES = {
+    "requests": REQUEST_COLUMNS,
+    "events": EVENT_COLUMNS,
+    "telemetry": TELEMETRY_COLUMNS,
+    "next_tokens": NEXT_TOKEN_COLUMNS,
+}
 LOCK = Path("scratch", "lock")
 BEGUN = Path("scratch", "begun.json")
 _JSON = orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
@@ -94,6 +106,7 @@ class RunWriter:
         requests: "pd.DataFrame | None" = None,
         events: "pd.DataFrame | None" = None,
         telemetry: "pd.DataFrame | None" = None,
+        next_tokens: "pd.DataFrame | None" = None,
     ) -> Path:
         """Write run.json and the tables, then rename the folder into place; returns it.
 
@@ -102,7 +115,12 @@ class RunWriter:
         """
         if status not in STATUSES:
             raise ValueError(f"status {status!r} is none of {STATUSES}")
-        tables = {"requests": requests, "events": events, "telemetry": telemetry}
+        tables = {
+            "requests": requests,
+            "events": events,
+            "telemetry": telemetry,
+            "next_tokens": next_tokens,
+        }
         whole = {"schema": SCHEMA, "id": self.run_id, "status": status, "reason": None} | dict(record)
         try:
             try:

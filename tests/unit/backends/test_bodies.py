@@ -60,6 +60,14 @@ def test_null_is_the_same_as_absent() -> None:
     assert completion(stop=None, seed=None, max_tokens=None) == completion()
 
 
+@pytest.mark.parametrize(
+    ("asked", "own", "others"), [(None, False, 0), (0, True, 0), (1, True, 0), (20, True, 20)]
+)
+def test_alternatives_are_told_from_two_on(asked: int | None, own: bool, others: int) -> None:
+    sampling = completion(logprobs=asked).sampling([1], context=99, vocabulary=10, default_seed=0)
+    assert (sampling.logprobs, sampling.alternatives, sampling.prompt_logprobs) == (own, others, False)
+
+
 def test_every_field_arrives() -> None:
     call = completion(
         model="m", stream=True, stream_options={"include_usage": True}, max_tokens=9, min_tokens=2, ignore_eos=True,
@@ -94,7 +102,8 @@ def test_every_field_arrives() -> None:
         ({"temperature": "hot"}, "temperature"),
         ({"temperature": -1}, "temperature"),
         ({"top_p": 0}, "top_p"),
-        ({"logprobs": 2}, "logprobs"),
+        ({"logprobs": 21}, "logprobs"),
+        ({"return_tokens_as_token_ids": 1}, "return_tokens_as_token_ids"),
         ({"stop": [""]}, "stop"),
         ({"stop": 3}, "stop"),
         ({"n": 2}, "n"),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from backends.serving.engine import Sampling
-from backends.serving.sampling import Sampler, log_probabilities
+from backends.serving.sampling import Sampler, log_probabilities, most_probable
 from backends.serving.writing import Writing
 
 
@@ -85,6 +85,29 @@ def test_log_probabilities_of_the_prompt_come_once_with_the_first_token():
     most = 1 - np.log(np.e + 5)
     assert first is None and values == pytest.approx([most, most - 1, most])
     assert told[1] is None
+
+
+def test_the_most_probable_tokens_with_their_log_probabilities():
+    logits = np.array([[0, 2, 2, 1], [3, 0, 0, 0]], np.float32)
+    first, second = most_probable(logits, 3)
+    assert [token for token, _ in first] == [1, 2, 3]  # equal ones by their ids
+    total = np.log(np.exp(logits[0].astype(float)).sum())
+    assert [value for _, value in first] == pytest.approx([2 - total, 2 - total, 1 - total])
+    assert second[0][0] == 0
+    assert sum(np.exp(value) for _, value in most_probable(logits[:1], 99)[0]) == pytest.approx(1)
+
+
+def test_alternatives_come_beside_the_prompts_log_probabilities_and_the_answers():
+    writing = Writing(0, sampling(prompt_logprobs=True, logprobs=True, alternatives=2), [])
+    writing.read(np.stack([_logits(1), _logits(2)]), [1, 0])
+    first, second = writing.take(_logits(4)), writing.take(_logits(3))
+    assert first.prompt_alternatives is not None and second.prompt_alternatives is None
+    begin, *known = first.prompt_alternatives
+    assert begin is None and [dict(one)[token] for one, token in zip(known, (1, 2), strict=True)]
+    assert [output.alternatives[0][0][0] for output in (first, second)] == [4, 3]
+    plain = Writing(0, sampling(prompt_logprobs=True), [])
+    plain.read(_logits(1)[None], [1])
+    assert plain.take(_logits(4)).prompt_alternatives is None
 
 
 def test_the_smallest_temperature_takes_the_most_probable_token():
