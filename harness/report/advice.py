@@ -100,7 +100,7 @@ def _sentences(advice: Advice) -> list[str]:
     best, found = advice.best, []
     if best is not None and advice.by == COST:
         further = [
-            f"{money(figure.middle)} a {what}"
+            f"{money(figure.middle)} {advice.currency} a {what}"
             for name, what in _FURTHER_COSTS.items()
             if (figure := best.cost.get(name))
         ]
@@ -161,10 +161,10 @@ def _gain(advice: Advice, ratio: float) -> float:
 
 def _headings(advice: Advice) -> list[str]:
     found = [f"{advice.currency} a million tokens"] if advice.by == COST else []
-    found += ["tokens/s", "of the best", "runs"]
-    found += ["saves"] if any(one.saving for one in advice.ranked) else []
+    found += ["Tokens/s", "To the best", "Runs"]
+    found += ["Saves"] if any(one.saving for one in advice.ranked) else []
     found += [limit_name(limit) for limit in advice.ranked[0].held] if advice.ranked else []
-    found += _figures(advice)
+    found += [label[:1].upper() + label[1:] for label in _figures(advice)]
     return found
 
 
@@ -173,7 +173,7 @@ def _cells(advice: Advice, setting: Setting) -> list[str]:
     share = advice.figure(setting).middle / advice.figure(best).middle
     found = [money(advice.figure(setting).middle)] if advice.by == COST else []
     found.append(number(setting.rate.middle if setting.rate else None))
-    found += [f"{100 * share:.0f} %", str(len(setting.runs))]
+    found += [MISSING if setting is best else f"{100 * (share - 1):+.0f} %", str(len(setting.runs))]
     if any(one.saving for one in advice.ranked):
         found.append(MISSING if setting.saving is None else share_words(setting.saving.share))
     found += [measured_value(limit) for limit in setting.held]

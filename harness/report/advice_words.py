@@ -48,9 +48,10 @@ def risk(one: QualityLoss) -> str:
     """A loss within what is accepted, and the largest that is not excluded."""
     if one.verdict == "uninformative":
         return f"{one.figure.label} is uninformative (the exact setting is not above chance)"
-    word = "loses" if one.lost > 0 else "gains" if one.lost < 0 else "differs by"
-    found = f"{one.figure.label} {word} {amount_lost(one, abs(one.lost))}"
-    return f"{found}, loses at most {amount_lost(one, max(0.0, one.most_lost))} ({one.verdict})"
+    amount = amount_lost(one, abs(one.lost))
+    found = f"{amount} worse" if one.lost > 0 else f"{amount} better" if one.lost < 0 else "unchanged"
+    most = amount_lost(one, max(0.0, one.most_lost))
+    return f"{one.figure.label} {found}, at most {most} worse ({one.verdict})"
 
 
 def amount_lost(one: QualityLoss, share: float) -> str:

@@ -1,7 +1,7 @@
 """The answer first: what was compared, on what, and what came out, in plain sentences."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -35,8 +35,13 @@ class Answer:
     cautions: list[str]
 
 
-def answer(runs: Sequence[Run], searches: Sequence[RecordedSearch] = ()) -> Answer:
-    """The opening of a report. The probes of a search are told by what it found, not one by one."""
+def answer(
+    runs: Sequence[Run], searches: Sequence[RecordedSearch] = (), advised: Collection[str] = ()
+) -> Answer:
+    """The opening of a report. The probes of a search are told by what it found, not one by one.
+
+    advised: ids of runs that advice ranks above: they are not compared again, and described only where they are few.
+    """
     probes = {probe.run for search in searches for probe in search.probes}
     measured = [run for run in runs if run.status != "failed"]
     others = [run for run in measured if run.id not in probes]
@@ -45,14 +50,17 @@ def answer(runs: Sequence[Run], searches: Sequence[RecordedSearch] = ()) -> Answ
     if not measured:
         figures = [("", "No run was measured. The reasons are in the table below.")]
     elif others:
-        comparison = _comparison(others)
+        ranked = advised and all(run.id in advised for run in others)
+        comparison = None if ranked else _comparison(others)
         figures += [("", comparison)] if comparison else []
-        figures += [(name, _figures(members)) for name, members in _groups(others).items()]
-        if workloads_differ(others):
+        groups = _groups(others)
+        told = groups if not ranked or len(groups) <= _MOST_NAMED else {}
+        figures += [(name, _figures(members)) for name, members in told.items()]
+        if not ranked and workloads_differ(others):
             cautions.append(
                 "These runs were asked different things: the rows describe workloads, not a ranking."
             )
-        elif models_differ(others):
+        elif not ranked and models_differ(others):
             cautions.append(
                 "These runs served different models: their speeds are no comparison of anything else."
             )

@@ -9,6 +9,8 @@ from harness.metrics.latency import measured, succeeded
 from harness.records.paths import pick
 from harness.records.reader import Run
 from harness.records.searches import searches_of
+from harness.report.advice import advice_section
+from harness.report.advising import advice_on
 from harness.report.answer import answer
 from harness.report.canvas import DASH_ARRAYS, PALETTE
 from harness.report.comparison import comparison_sections
@@ -75,10 +77,13 @@ def page(runs: Sequence[Run]) -> dict[str, Any]:
     rows = [_row(run, names[run.id], position, columns) for position, run in coloured]
     searches = searches_of(runs)
     drawn = (perplexity_by_position, ttft_distribution, token_gaps, load_over_time, memory_over_time)
+    advised = advice_on(runs, searches)
+    ranked = {run.id for one in advised for group in one.asked.groups.values() for run in group}
     figures = [*(draw(coloured) for draw in drawn), *memory_figures(coloured, groups)]
     return {
         "title": _title(runs),
-        "answer": answer(runs, searches),
+        "answer": answer(runs, searches, ranked),
+        "advice": [advice_section(one) for one in advised],
         "searches": [section(search, runs) for search in searches],
         "scaling": scaling_sections(runs),
         "comparisons": comparison_sections(runs, groups),

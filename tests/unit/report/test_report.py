@@ -189,7 +189,20 @@ def test_columns_without_any_figure_are_left_out(tmp_path: Path):
     assert not {"Within SLO", "Perplexity"} & {column.heading for column in columns_for([plain])}
     shown = {cell.heading: cell.text for cell in cells(limited, columns_for([plain, limited]))}
     assert shown["Within SLO"] == "25 %"
-    assert shown["Perplexity"] == "16.50 (15.0–18.0)"
+    assert shown["Perplexity"] == "16.50 (15.00–18.00)"
+
+
+@pytest.mark.parametrize(("above", "words"), [(True, ""), (False, ", not above chance")])
+def test_a_task_stands_with_its_interval_and_whether_it_is_more_than_guessing(
+    tmp_path: Path, above: bool, words: str
+):
+    write_run(tmp_path, "r1")
+    run = read_run("r1", tmp_path)
+    found = {"reasoning": 0.61, "reasoning_interval": [0.54, 0.67], "reasoning_above_chance": above}
+    told = dataclasses.replace(run, summary={**run.summary, "quality": found})
+    shown = {cell.heading: cell.text for cell in cells(told, columns_for([told]))}
+    assert shown["Reasoning"] == f"61 % (54 %–67 %){words}"
+    assert "Recall" not in shown
 
 
 def test_cost_stands_with_its_currency_and_is_spoilt_with_the_rate(tmp_path: Path):
@@ -233,3 +246,23 @@ def test_the_command_reads_records_only_and_its_help_loads_nothing_heavy():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "runs=[ID,ID]" in done.stdout
+
+
+def test_the_page_opens_with_advice_where_settings_can_be_ranked(tmp_path: Path):
+    backend = {"name": "openvino", "dtype": "f32"}
+    for name, dtype, gap in (("r1", "f16", 20), ("r2", f"int8{HOSTILE}", 16)):
+        config = {"backend": backend | {"kv_dtype": dtype}, "slo": {"name": "x", "ttft_p50_ms": 100.0}}
+        write_run(tmp_path, name, Schedule(gap_ms=gap), price=0.5, config=config)
+    html = report(tmp_path)
+    assert HOSTILE not in html
+    opening = html[html.index('class="answer') : html.index("</header>")]
+    assert "the cheapest of 2 that keep the SLO" in opening
+    assert "TTFT p50 80.0 ms of 100 ms" in opening
+    assert "repeats=5" in html  # what to measure next
+
+
+def test_one_run_without_limits_or_price_is_described_and_not_advised(tmp_path: Path):
+    write_run(tmp_path, "r1")
+    html = report(tmp_path)
+    assert "What to take" not in html
+    assert "first token after" in html
