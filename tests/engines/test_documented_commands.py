@@ -4,20 +4,25 @@ A command is found by its first words in a fenced block of README.md, CONTRIBUTI
 run here nor named in RUN_ELSEWHERE fails the suite.
 """
 
+import json
+import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from backends.process import free_port
 from harness.engines.__main__ import parse as parse_engines
 from harness.engines.catalogue import default_offer
-from tests.support.command_line import ROOT, records, run
-from tests.support.fixtures import scripted_server
+from tests.support.command_line import ROOT, Done, records, run
+from tests.support.fixtures import ScriptedServer, scripted_server
 from tests.support.model import embedded_model
 from tests.support.synthetic_runs import write_run
 
@@ -48,6 +53,9 @@ HEAVY = (
     "experiment=context_scaling",
 )
 SMALL = ["load.warmup=1", "load.requests=3"]
+# What a drawn workload asks for, where the command itself does not say it.
+SHORT = {"workload.prompt_tokens": 600, "workload.output_tokens": 4}
+SHORT_CHAT = {"workload.prompt_tokens": 128, "workload.output_tokens": 4, "workload.think_time_s": 0}
 SMALL_QUALITY = ["quality.perplexity.tokens=120", "quality.perplexity.window=60"]
 
 
@@ -67,7 +75,51 @@ def runs_the_harness(command: str) -> bool:
     return bool(re.match(r"(\.venv/bin/)?python -m harness(\s|$)", command))
 
 
-HARNESS = [command for command in commands() if runs_the_harness(command)]
+def arguments_of(command: str) -> list[str]:
+    """Those after `python -m`."""
+    return shlex.split(command)[2:]
+
+
+# Which interpreter is named makes no other run of it.
+HARNESS = list(
+    {tuple(arguments_of(command)): command for command in commands() if runs_the_harness(command)}.values()
+)
+
+
+def short(arguments: list[str]) -> list[str]:
+    """Lengths for a command whose own say nothing of them; none where they are those of a file."""
+    if any(argument in ("workload=trace", "workload=file") for argument in arguments):
+        return []
+    drawn = [argument for argument in arguments if argument.startswith(("workload=", "experiment="))]
+    lengths = SHORT_CHAT if drawn in ([], ["workload=chat"]) else SHORT
+    given = {argument.split("=", 1)[0] for argument in arguments}
+    return [f"{key}={value}" for key, value in lengths.items() if key not in given]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ScriptedServer]:
+    """Stands for a server of the reader's."""
+    with scripted_server() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The plan that a documented command saves, once for the command itself and for the one that replays it."""
+    (command,) = [command for command in HARNESS if "workload.save=plan.jsonl" in command]
+    folder = tmp_path_factory.mktemp("saved")
+    made_small = [*arguments_of(command), *SMALL, *short(arguments_of(command))]
+    assert_complete(run(made_small, folder), folder)
+    return folder / "plan.jsonl"
+
+
+def assert_complete(done: Done, folder: Path) -> list[dict[str, Any]]:
+    """The records of a command that went well."""
+    assert done.status == 0, done.err
+    found = records(folder / "results")
+    assert found
+    assert all(record["status"] == "complete" for record in found)
+    return found
 
 
 def test_commands_are_found():
@@ -93,43 +145,58 @@ def test_make_targets_and_benchmarks_exist():
     assert all((ROOT / script).is_file() for script in scripts)
 
 
-@pytest.mark.parametrize("command", HARNESS)
-def test_harness_command(command: str, tmp_path: Path):
-    arguments = shlex.split(command)[2:]  # after `python -m`
-    if any(argument in HEAVY for argument in arguments):
-        # make test-engines runs these engines, where they can run; here only every key is read.
-        done = run([*arguments, "--cfg", "job"], tmp_path)
-        assert done.status == 0, done.err
-        return
+def _heavy(command: str) -> bool:
+    return any(argument in HEAVY for argument in arguments_of(command))
+
+
+def test_commands_of_heavy_engines_compose(tmp_path: Path):
+    """make test-engines runs these engines, where they can run; here every key is read, by one process for all."""
+    shown = [arguments_of(command)[1:] for command in HARNESS if _heavy(command)]
+    assert shown
+    composing = "import json, sys; from harness.app import run_command; "
+    composing += "print([run_command([*each, '--cfg', 'job']) for each in json.loads(sys.argv[1])])"
+    done = subprocess.run(
+        [sys.executable, "-c", composing, json.dumps(shown)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == str([0] * len(shown)), done.stderr
+
+
+@pytest.mark.parametrize("command", [command for command in HARNESS if not _heavy(command)])
+def test_harness_command(
+    command: str, server: ScriptedServer, request: pytest.FixtureRequest, tmp_path: Path
+):
+    arguments = arguments_of(command)
     if "--help" in arguments:
         done = run(arguments, tmp_path)
         assert done.status == 0
         assert "usage:" in done.out
         return
+    if "workload.save=plan.jsonl" in arguments:
+        assert request.getfixturevalue("saved").is_file()
+        return
     bare = arguments == ["harness"]
     if bare:
         arguments.append("experiment=default")  # what a bare call means, so that it can be made small
-    if "workload=file" in arguments:
-        save = [c for c in HARNESS if "workload.save=plan.jsonl" in c]
-        assert save, "the plan that is replayed must be saved by a documented command"
-        saved = run([*shlex.split(save[0])[2:], *SMALL], tmp_path)
-        assert saved.status == 0, saved.err
+    if "workload.path=plan.jsonl" in arguments:
+        shutil.copy(request.getfixturevalue("saved"), tmp_path)
     if "workload.path=trace.csv" in arguments:
         rows = "\n".join(f"2023-11-16 18:17:03.{at}799600,200,4" for at in range(5))
         (tmp_path / "trace.csv").write_text(f"TIMESTAMP,ContextTokens,GeneratedTokens\n{rows}")
     arguments = [_here(argument) for argument in arguments]
     quality = SMALL_QUALITY if bare or any("experiment=" in argument for argument in arguments) else []
-    with scripted_server() as server:
-        arguments = [
-            f"backend.base_url={server.base_url}" if argument.startswith("backend.base_url=") else argument
-            for argument in arguments
-        ]
-        few = ["load.probes=2"] if "load=search" in arguments else []
-        done = run([*arguments, *SMALL, *quality, *few], tmp_path)
-    assert done.status == 0, done.err
-    found = records(tmp_path / "results")
-    assert found
-    assert all(record["status"] == "complete" for record in found)
+    arguments = [
+        f"backend.base_url={server.base_url}" if argument.startswith("backend.base_url=") else argument
+        for argument in arguments
+    ]
+    few = ["load.probes=2"] if "load=search" in arguments else []
+    done = run([*arguments, *SMALL, *short(arguments), *quality, *few], tmp_path)
+    found = assert_complete(done, tmp_path)
     if bare:
         assert [record["config"]["workload"]["name"] for record in found] == ["chat", "rag", "summarization"]
 
@@ -185,21 +252,11 @@ def test_compare_commands(tmp_path: Path):
         assert done.status == 0 and "inconclusive" in done.out, f"{command}: {done.err}"
 
 
-def test_report_commands(tmp_path: Path):
-    with scripted_server() as server:
-        for workload in ("chat", "rag"):
-            made = run(
-                [
-                    "harness",
-                    "backend=endpoint",
-                    f"backend.base_url={server.base_url}",
-                    f"workload={workload}",
-                    *SMALL,
-                ],
-                tmp_path,
-            )
-            assert made.status == 0, made.err
-    first = records(tmp_path / "results")[0]["id"]
+def test_report_commands(server: ScriptedServer, tmp_path: Path):
+    both = ["-m", "backend=endpoint", f"backend.base_url={server.base_url}", "workload=chat,rag"]
+    first, _ = (
+        record["id"] for record in assert_complete(run(["harness", *both, *SMALL], tmp_path), tmp_path)
+    )
     shown = [command for command in commands() if command.startswith("python -m harness.report")]
     assert shown
     for command in shown:
