@@ -21,16 +21,20 @@ setup: $(RUN_STAMP) ## Make .venv with the harness and its embedded engine
 
 setup-dev: $(DEV_STAMP) ## The same with the test tools
 
+# Unit tests share nothing but caches that several processes may use; the others measure, or start what does.
+UNIT_TESTS := tests/unit --numprocesses 2 --dist loadfile
+
 test: browser $(DEV_STAMP) lint ## Everything CI runs: lint, unit, integration, engine and browser tests
 	$(BIN)/python -m harness.engines action=install engine=onnxruntime
-	$(BIN)/python -m pytest
+	@failed=0; for suites in "$(UNIT_TESTS)" "tests/browser tests/engines tests/integration"; do \
+	  echo "$(BIN)/python -m pytest $$suites"; $(BIN)/python -m pytest $$suites || failed=1; done; exit $$failed
 
 browser:
 	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || { \
 	  echo "The browser tests need Debian's Chromium. Type: sudo apt-get install -y chromium chromium-driver"; exit 2; }
 
 test-unit: $(DEV_STAMP) ## Unit tests only: no browser, no engine
-	$(BIN)/python -m pytest tests/unit
+	$(BIN)/python -m pytest $(UNIT_TESTS)
 
 # Engines whose environment is gigabytes and whose start takes minutes; make test-engines ENGINES=vllm for some of them.
 ENGINES ?= vllm,sglang
