@@ -14,12 +14,14 @@ from harness.records.reader import Run
 from harness.report.canvas import INK, PALETTE, drawing, to_svg
 from harness.report.figures import Figure
 from harness.report.memory import predicted_bytes_per_token
-from harness.report.values import duration, memory, number
+from harness.report.table import failed_checks
+from harness.report.values import duration, listed, memory, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MB = 1e6
+_SMALL = 8.5  # points, of a legend
 _LINEAR = (0.9, 1.1)  # an exponent whose whole interval lies here is called linear
 _THIN: dict[str, Any] = {"color": INK, "linestyle": (0, (4, 3)), "linewidth": 1}
 
@@ -38,6 +40,12 @@ def scaling_sections(runs: Sequence[Run]) -> list[ScalingSection]:
     """One for each study among the runs."""
     found = studies(runs)
     return [_section(study, number, len(found) > 1) for number, study in enumerate(found)]
+
+
+def outside_studies(runs: Sequence[Run]) -> list[Run]:
+    """The runs that are part of none: those of a study were asked different things, and are no rivals."""
+    inside = {run.id for study in studies(runs) for run in study.runs}
+    return [run for run in runs if run.id not in inside]
 
 
 def scaling_words(runs: Sequence[Run]) -> list[str]:
@@ -63,7 +71,16 @@ def _sentences(study: Study) -> list[str]:
     sentences = [] if study.growth is None else _growth_words(study.growth)
     if study.batching is not None:
         sentences.append(_batching_words(study.batching))
-    return sentences
+    return [*sentences, *_doubts(study.runs)]
+
+
+def _doubts(runs: Sequence[Run]) -> list[str]:
+    """What spoils some of the runs, since a fit does not show it."""
+    spoilt = [failed for run in runs if (failed := failed_checks(run))]
+    if not spoilt:
+        return []
+    problems = listed(list(dict.fromkeys(problem for failed in spoilt for problem in failed)))
+    return [f"{len(spoilt)} of these {len(runs)} runs failed a validity check: {problems}."]
 
 
 def _growth_words(growth: Growth) -> list[str]:
@@ -155,7 +172,7 @@ def _memory_figure(growth: Growth, suffix: str) -> list[Figure]:
     if predicted := predicted_bytes_per_token(growth.points[-1].run):
         axes.plot(edges, predicted * edges / _MB, **_THIN, label=f"geometry, {memory(predicted)} a token")
     axes.set(xlabel="tokens that the request holds", ylabel="KV cache, MB")
-    axes.legend(frameon=False, loc="upper left")
+    axes.legend(frameon=False, loc="upper left", fontsize=_SMALL)
     name = f"scaling-memory{suffix}"
     reading = (
         "One point a run, one request at a time: means over the samples in which it generated. Dashed: keys and "
@@ -185,7 +202,7 @@ def _times_figure(growth: Growth, suffix: str) -> Figure:
             label="linear and quadratic part",
         )  # fmt: skip
         upper.plot(places, growth.prefill.linear.value * places / 1000, **_THIN, label="linear part alone")
-        upper.legend(frameon=False, loc="upper left")
+        upper.legend(frameon=False, loc="upper left", fontsize=_SMALL)
     _law(lower, places, growth.rate)
     upper.set(ylabel="TTFT from send, s")
     lower.set(ylabel="output tokens/s", xlabel="tokens of the prompt")
@@ -221,7 +238,7 @@ def _batching_figure(batching: Batching, suffix: str) -> Figure:
         frames.append(frame)
     axes.set_xticks(sorted({point.concurrency for point in (*batching.together, *batching.in_turn)}))
     axes.set(xlabel="requests at once", ylabel="output tokens/s", xlim=(0, None), ylim=(0, None))
-    axes.legend(frameon=False, loc="best")
+    axes.legend(frameon=False, loc="best", fontsize=_SMALL)
     name = f"scaling-batching{suffix}"
     return Figure(
         name=name,

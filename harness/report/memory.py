@@ -147,7 +147,8 @@ def memory_parts(runs: Sequence[Coloured], labels: dict[str, str]) -> Figure | N
     return Figure(
         name="memory-parts",
         title="What the peak consists of",
-        reading="KV (reserved): the whole pool, which is memory from the start. KV (used): the most that was in use, "
+        reading="Weights as the engine says them, else by the files that it reads. "
+        "KV (reserved): the whole pool, which is memory from the start. KV (used): the most that was in use, "
         "where the system gives memory only as it is touched. Overhead is what is left of the peak: activations, "
         f"libraries, copies that the engine makes of its weights.{more}",
         svg=to_svg(figure, "memory-parts"),

@@ -14,7 +14,7 @@ from harness.report.advising import advice_on
 from harness.report.answer import answer
 from harness.report.canvas import DASH_ARRAYS, PALETTE
 from harness.report.comparison import comparison_sections
-from harness.report.context_scaling import scaling_sections
+from harness.report.context_scaling import outside_studies, scaling_sections
 from harness.report.figures import Figure, load_over_time, memory_over_time, token_gaps, ttft_distribution
 from harness.report.frontier import frontier_figures
 from harness.report.glossary import GLOSSARY
@@ -90,7 +90,7 @@ def page(runs: Sequence[Run]) -> dict[str, Any]:
         "rows": rows,
         "series": [(_swatch(position), label) for position, label in enumerate(series)],
         "columns": columns,
-        "figures": [*frontier_figures(runs, groups), *(figure for figure in figures if figure)],
+        "figures": [*frontier_figures(outside_studies(runs), groups), *(figure for figure in figures if figure)],
         "errors": [error for row in rows for error in _errors(row)],
         "checks": _checks(rows),
         "differences": _differences(runs),

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from harness.records.reader import Run, read_run
-from harness.report.context_scaling import scaling_sections, scaling_words
+from harness.report.context_scaling import outside_studies, scaling_sections, scaling_words
 from harness.report.memory import memory_figures, memory_words, predicted_bytes_per_token
 from harness.report.write import write_report
 from tests.support.synthetic_runs import Schedule, write_run
@@ -78,14 +78,19 @@ def test_the_section_says_in_words_how_each_figure_grows(tmp_path: Path) -> None
         "scaling-times",
         "scaling-batching",
     ]
-    memory, wait, rate, batching = section.sentences
+    memory, wait, rate, batching, doubts = section.sentences
     assert "context^1.0" in memory
     assert "not exponentially" in memory
     assert "the model's geometry gives 23.0 kB" in memory
     assert "larger one from 6," in wait
     assert "output tokens/s" in rate
     assert "With 8 requests of 256 tokens at once" in batching
+    assert doubts.startswith(
+        f"{len(LENGTHS)} of these {len(runs)} runs failed a validity check: too few requests"
+    )
     assert scaling_words(runs) == section.sentences
+    other = read_run(write_run(tmp_path, "chat"))
+    assert outside_studies([*runs, other]) == [other]
     page = write_report(runs, tmp_path / "report")
     assert section.title in page.read_text()
     assert (page.parent / "data" / "scaling-times.csv").exists()
