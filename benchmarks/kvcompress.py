@@ -68,7 +68,7 @@ def _bench(options: argparse.Namespace, log: Path, stack: ExitStack) -> Bench:
     """Starts the processes that the cases need."""
     given = dict(_name_and_words(text) for text in options.ours)
     words = {**OURS, **given}
-    model = _model()
+    model = model_folder()
     start_ours = partial(Worker, "ours", Path(sys.executable), model, options.threads, log)
     workers = {}
     if options.rounds:
@@ -105,7 +105,7 @@ def _check_installed(python: Path) -> None:
         )
 
 
-def _model() -> Path:
+def model_folder() -> Path:
     """The default model in the Hugging Face layout."""
     values = OmegaConf.load(Path(conf.__path__[0]) / "model" / "smollm2-135m.yaml")
     fields = {str(key): value for key, value in values.items() if key != "defaults"}

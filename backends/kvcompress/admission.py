@@ -47,10 +47,9 @@ class Static:
 class Dynamic:
     """A request gets what it asked for times its weight at least, and the more the more room there is (`shares`).
 
-    The weight is the share of its prompt's entries that hold most of the attention over the usual share, within
-    bounds: first as its workload class is known to be, then as measured. While there is room, everybody keeps
-    everything. Where another request would have to wait, the level falls for all until it fits. Requests without a
-    budget are held as in `Static`.
+    The weight (`Scheduling.weight`) is that of the prompt's length and of its attention, first as its workload class
+    is known to be, then as measured. While there is room, everybody keeps everything. Where another request would
+    have to wait, the level falls for all until it fits. Requests without a budget are held as in `Static`.
     """
 
     def __init__(
@@ -78,8 +77,8 @@ class Dynamic:
 
     def _level(self, everybody: Sequence[Request]) -> int | None:
         for request in everybody:
-            if request.row is not None and (measured := self._attention.broad_entries(request.row)):
-                request.broad_entries = measured
+            if request.row is not None and (measured := self._attention.breadth(request.row)):
+                request.breadth = measured
         most = max(request.most_tokens for request in everybody)
         return highest_level(lambda level: self._fits(everybody, level), most, self._scheduling)
 

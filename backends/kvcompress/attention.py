@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import torch
 
-from backends.kvcompress.breadth import broad_entries
+from backends.kvcompress.breadth import breadth_of, looks_at
 from backends.kvcompress.budgets import Shape
 from backends.kvcompress.compressor import Compressor, RetrievalHeads
 from backends.kvcompress.contracts import KvStore, Pass, Rope, Slots
@@ -19,7 +19,7 @@ class PagedAttention:
     """Fulfils `contracts.RequestAttention`, for a model of so many layers and KV heads and its rotary positions.
 
     retrieval: finds the model's retrieval heads, once, where a request spreads its budget by them. measures: whether
-    the breadth of prompts that evict is measured, for a scheduler that asks.
+    the breadth of prompts is measured, for a scheduler that asks.
     """
 
     def __init__(
@@ -52,9 +52,9 @@ class PagedAttention:
         """Another budget for a request that has one, kept from its next token on."""
         self._compressor.rebudget(self._requests[row], budget)
 
-    def broad_entries(self, row: int) -> float | None:
+    def breadth(self, row: int) -> float | None:
         """See `RequestAttention`."""
-        found = self._requests[row].broad_entries.values()
+        found = self._requests[row].breadths.values()
         return sum(found) / len(found) if found else None
 
     def begin(self, tokens: Pass) -> None:
@@ -113,8 +113,8 @@ class PagedAttention:
         weights = _observed(held, tokens, prompt_is_read, keys.device)
         missing = slots.positions < 0
         padding = missing if missing.any() else None
-        if self._measures and held.spec.evict != "none" and padding is None and missing.shape[1] == seen:
-            held.broad_entries[layer] = broad_entries(queries, slots.keys)
+        if self._measures and looks_at(layer) and padding is None and missing.shape[1] == seen:
+            held.breadths[layer] = breadth_of(queries, slots.keys)
         result, given = attend_chunk(queries, slots.keys, slots.values, padding, weights)
         self._store.append(layer, self._rows[:tokens], positions, keys, values)
         held.next[layer] += tokens

@@ -79,9 +79,9 @@ class RequestAttention(Attention, Protocol):
         """Another budget for a request that has one, kept from its next token on."""
         ...
 
-    def broad_entries(self, row: int) -> float | None:
-        """How many entries hold most of the prompt's attention (`breadth.broad_entries`, mean over layers), as far as
-        it was read before anything was evicted; None where nothing was measured."""
+    def breadth(self, row: int) -> float | None:
+        """How broad the prompt's attention is (`breadth.breadth_of`, mean over layers), as far as it was read before
+        anything was evicted; None where nothing was measured."""
         ...
 
     def begin(self, tokens: Pass) -> None:

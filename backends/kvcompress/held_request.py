@@ -16,8 +16,8 @@ class HeldRequest:
     prompt: its tokens. next: per layer, the position that the store is given for the next token; the token's own one
     unless positions are those within the cache. due: per layer, the tokens seen at which a decode step looks first
     whether something is to be evicted or packed. queries: per layer, the latest queries [Q, w, D] of the prompt so
-    far and their positions [w], where the next chunk may have fewer than the policy looks at. broad_entries: per
-    layer (`breadth.broad_entries`), as measured last while nothing of the prompt was evicted.
+    far and their positions [w], where the next chunk may have fewer than the policy looks at. breadths: by layer
+    (`breadth.breadth_of`), as measured last while nothing of the prompt was evicted.
     """
 
     row: int
@@ -28,4 +28,4 @@ class HeldRequest:
     next: list[int]
     due: list[int]
     queries: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
-    broad_entries: dict[int, float] = field(default_factory=dict)
+    breadths: dict[int, float] = field(default_factory=dict)

@@ -44,7 +44,7 @@ class KvOptions:
 class ClassOptions:
     """See `backends.kvcompress.scheduling.WorkloadClass`."""
 
-    entries: float = MISSING
+    breadth: float = MISSING
     weight: float = MISSING
 
 
@@ -53,7 +53,7 @@ class SchedulingOptions:
     """See `backends.kvcompress.scheduling.Scheduling`."""
 
     headroom: int = MISSING
-    breadth: float = MISSING
+    tokens: int = MISSING
     least: float = MISSING
     most: float = MISSING
     classes: dict[str, ClassOptions] = field(default_factory=dict)

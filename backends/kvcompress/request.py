@@ -11,8 +11,8 @@ class Request:
     tokens: the prompt and what was generated so far. row: of the store while it runs. cached: how many of its
     tokens were computed into the row. reading: how many of them are read in chunks before it decodes: its prompt,
     and after a preemption all that it had. asked: its KV setting; spec: what it is held under now, which a dynamic
-    scheduler changes. kind: its workload class, if it named one. broad_entries: of its prompt, once measured
-    (`RequestAttention.broad_entries`).
+    scheduler changes. kind: its workload class, if it named one. breadth: of its prompt's attention, once
+    measured (`RequestAttention.breadth`).
     """
 
     def __init__(
@@ -25,7 +25,7 @@ class Request:
         self.spec = spec
         self.writing = writing
         self.kind = kind
-        self.broad_entries: float | None = None
+        self.breadth: float | None = None
         self.row: int | None = None
         self.cached = 0
         self.reading = len(ids)

@@ -11,32 +11,35 @@ USUAL = "other"  # the class of requests that name none
 
 @dataclass(frozen=True, slots=True)
 class WorkloadClass:
-    """What is known of a kind of request before it is read. entries: how many hold most of its
-    prompts' attention (`RequestAttention.broad_entries`). weight: what it is given beyond what these ask for."""
+    """What is known of a kind of request before it is read. breadth: of its prompts' attention
+    (`RequestAttention.breadth`). weight: what it is given beyond what its breadth asks for."""
 
-    entries: float
+    breadth: float
     weight: float
 
 
 @dataclass(frozen=True, slots=True)
 class Scheduling:
     """headroom: tokens that every answer of no certain length is taken to grow by before another request starts.
-    breadth: the usual share of a prompt's entries that hold most of its attention. least, most: a budget that was
-    asked for is multiplied by the prompt's own share over the usual one, within these bounds. classes: by name;
-    `USUAL` is one of them.
+    tokens: of the prompt that gets what it asked for, where its attention is as broad as `USUAL` prompts' is.
+    least, most: bounds of what others get of what they asked for. classes: by name; `USUAL` is one of them.
     """
 
     headroom: int
-    breadth: float
+    tokens: int
     least: float
     most: float
     classes: Mapping[str, WorkloadClass]
 
-    def weight(self, kind: str | None, prompt: int, entries: float | None) -> float:
-        """What a budget asked for is multiplied by. prompt: its tokens. entries: None as long as not measured."""
-        known = self.classes[USUAL if kind is None else kind]
-        breadth = (known.entries if entries is None else entries) / prompt
-        return min(self.most, max(self.least, breadth / self.breadth * known.weight))
+    def weight(self, kind: str | None, prompt: int, breadth: float | None) -> float:
+        """What a budget asked for is multiplied by. prompt: its tokens. breadth: None as long as it is not measured.
+
+        Proportional to the share of the prompt's entries that hold most of its attention: their number grows with
+        the root of the length, so the share falls with it.
+        """
+        usual, known = self.classes[USUAL], self.classes[USUAL if kind is None else kind]
+        broad = (known.breadth if breadth is None else breadth) / usual.breadth
+        return min(self.most, max(self.least, broad * (self.tokens / prompt) ** 0.5 * known.weight))
 
 
 def scheduling_of(wanted: Mapping[str, Any]) -> Scheduling:
@@ -47,10 +50,10 @@ def scheduling_of(wanted: Mapping[str, Any]) -> Scheduling:
         raise UsageError(
             f"backend.scheduling.classes lacks {USUAL}, the class of requests that name none. Add it."
         )
-    if any(one.entries <= 0 or one.weight <= 0 for one in classes.values()):
-        raise UsageError("backend.scheduling.classes: entries and weight are above 0.")
-    if not 0 < found.breadth <= 1:
-        raise UsageError("backend.scheduling.breadth is above 0 and at most 1.")
+    if any(one.breadth <= 0 or one.weight <= 0 for one in classes.values()):
+        raise UsageError("backend.scheduling.classes: breadth and weight are above 0.")
+    if found.tokens < 1:
+        raise UsageError("backend.scheduling.tokens is at least 1.")
     if not 0 < found.least <= 1 <= found.most:
         raise UsageError(
             "backend.scheduling.least is above 0 and at most 1, backend.scheduling.most at least 1."

@@ -22,7 +22,7 @@ def budget_at(level: int, request: Request, needs: Needs, scheduling: Scheduling
     """What a request may keep at this level; where it asked for a budget."""
     most = request.most_tokens
     asked = needs.slots(request.asked, request.prompt, most)
-    weight = scheduling.weight(request.kind, request.prompt, request.broad_entries)
+    weight = scheduling.weight(request.kind, request.prompt, request.breadth)
     if level <= FLOORS:
         slots = max(asked * scheduling.least, asked * weight * level / FLOORS)
     else:

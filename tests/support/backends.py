@@ -76,10 +76,10 @@ _KV: dict[str, Any] = {
 _BUDGET: dict[str, Any] = {"fraction": None, "tokens": None, "bytes": None}
 _SCHEDULING = SchedulingOptions(
     headroom=32,
-    breadth=0.1,
+    tokens=512,
     least=0.5,
     most=2.0,
-    classes={"other": ClassOptions(60, 1.0), "rag": ClassOptions(80, 1.0)},
+    classes={"other": ClassOptions(3.0, 1.0), "rag": ClassOptions(3.1, 1.0)},
 )
 _KVCOMPRESS: dict[str, Any] = {
     **_OPENVINO,

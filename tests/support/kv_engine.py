@@ -1,5 +1,6 @@
 """An engine of kvcompress over a tiny model with random weights, and requests through it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from backends.kvcompress.scheduler import Scheduler
 from backends.kvcompress.scheduling import Scheduling, WorkloadClass
 from backends.kvcompress.store_torch import TorchStore
 from backends.serving.engine import EngineConfig, RequestOutput, Sampling
+from backends.serving.writing import Writing
 from tests.support.kv import spec as kv_spec
 
 VOCABULARY = 97
@@ -48,7 +50,7 @@ def tiny_llama(folder: Path) -> Any:
 
 # Nothing but lengths and pressure counts, unless a test says otherwise.
 SCHEDULING = Scheduling(
-    headroom=0, breadth=0.5, least=1.0, most=1.0, classes={"other": WorkloadClass(40, 1.0)}
+    headroom=0, tokens=100, least=1.0, most=1.0, classes={"other": WorkloadClass(3.0, 1.0)}
 )
 
 
@@ -91,6 +93,7 @@ def driven(
     dynamic: bool = False,
     scheduling: Scheduling = SCHEDULING,
     eos_ids: tuple[int, ...] = (VOCABULARY - 1,),
+    writing: Callable[..., Writing] = Writing,
     **changes: Any,
 ) -> Driven:
     """With a pool of so many pages. changes: of the default KV setting."""
@@ -115,6 +118,7 @@ def driven(
         VOCABULARY,
         bytes_held(model.weights),
         scheduling=scheduling,
+        writing=writing,
     )
     return Driven(engine, store, scheduler, needs, attention, admission)
 

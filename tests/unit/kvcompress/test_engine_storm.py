@@ -23,8 +23,8 @@ KV: list[dict[str, Any] | None] = [
     {"evict": "h2o", "budget": {"fraction": 0.3}, "class": "rag"},
     {"evict": "auto", "budget": {"tokens": 40}, "class": "chat"},
 ]
-CLASSES = {"other": WorkloadClass(30, 1.0), "rag": WorkloadClass(10, 1.0), "chat": WorkloadClass(90, 1.5)}
-SCHEDULING = Scheduling(headroom=8, breadth=0.4, least=0.5, most=2.0, classes=CLASSES)
+CLASSES = {"other": WorkloadClass(3, 1.0), "rag": WorkloadClass(1, 1.0), "chat": WorkloadClass(9, 1.5)}
+SCHEDULING = Scheduling(headroom=8, tokens=60, least=0.5, most=2.0, classes=CLASSES)
 
 
 with tempfile.TemporaryDirectory() as _folder:

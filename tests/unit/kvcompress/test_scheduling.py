@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from backends.kvcompress.breadth import MASS, SAMPLED, broad_entries
+from backends.kvcompress.breadth import MASS, SAMPLED, breadth_of
 from backends.kvcompress.model.decoder import Decoder
 from backends.kvcompress.scheduling import Scheduling, WorkloadClass, check_class, scheduling_of
 from backends.kvcompress.shares import highest_level
@@ -21,8 +21,8 @@ from tests.support.kv_play import attention_over, dense, play, stream
 
 ASKED = {"evict": "h2o", "budget": {"tokens": 40}}
 LONG = [place % 90 for place in range(150)]
-CLASSES = {"other": WorkloadClass(40, 1.0), "rag": WorkloadClass(20, 1.0), "chat": WorkloadClass(40, 2.0)}
-WEIGHING = Scheduling(headroom=0, breadth=0.25, least=0.5, most=2.0, classes=CLASSES)
+CLASSES = {"other": WorkloadClass(4, 1.0), "rag": WorkloadClass(2, 1.0), "chat": WorkloadClass(4, 2.0)}
+WEIGHING = Scheduling(headroom=0, tokens=100, least=0.5, most=2.0, classes=CLASSES)
 
 
 @pytest.fixture(scope="module")
@@ -44,44 +44,45 @@ def test_entries_that_hold_most_of_the_attention_are_those_of_dense_attention(to
             if held >= MASS:
                 break
         expected.append(count)
-    found = broad_entries(of.queries[0, -17:], of.keys[0].transpose(0, 1))
-    assert found == sum(expected) / 2
+    found = breadth_of(of.queries[0, -17:], of.keys[0].transpose(0, 1))
+    assert found == pytest.approx(sum(expected) / 2 / tokens**0.5)
 
 
 def test_attention_to_one_entry_is_concentrated_and_equal_attention_is_broad() -> None:
     keys = torch.zeros(1, 50, 8)
     queries = torch.ones(8, 1, 8)
-    assert broad_entries(queries, keys) == pytest.approx(0.9 * 50, abs=5)  # causal: the first of 8 sees 43
+    assert breadth_of(queries, keys) == pytest.approx(
+        0.9 * 50 / 50**0.5, rel=0.1
+    )  # causal: the first of 8 sees 43
     keys[0, 3] = 100
-    assert broad_entries(queries, keys) == 1
+    assert breadth_of(queries, keys) == pytest.approx(1 / 50**0.5)
 
 
 def test_only_what_was_read_before_anything_was_evicted_is_measured() -> None:
-    store = TorchStore(2, 2, 8, 1 << 20, torch.float32, torch.device("cpu"))
-    attention = attention_over(store)
+    store = TorchStore(3, 2, 8, 1 << 20, torch.float32, torch.device("cpu"))
+    attention = attention_over(store, layers=3)
     attention._measures = True
-    of = stream(96)
+    of = stream(96, layers=3)
     rows = [attention.open(spec(**kv), 96) for kv in ({}, {"evict": "knorm", "budget": {"tokens": 32}})]
     seen: list[float | None] = []
     for row in rows:
-        play(attention, row, of, 96, 32, lambda tokens, row=row: seen.append(attention.broad_entries(row)))
-    assert seen[:3] == [None] * 3  # keeps everything, so nobody asks
-    for read, found in zip((32, 64), seen[3:5], strict=True):
-        expected = [
-            broad_entries(of.queries[layer, :read], of.keys[layer, :read].transpose(0, 1)) for layer in (0, 1)
-        ]
-        assert found == pytest.approx(sum(expected) / 2)
+        play(attention, row, of, 96, 32, lambda tokens, row=row: seen.append(attention.breadth(row)))
+    assert seen[:2] == seen[3:5]
+    assert seen[2] == pytest.approx(breadth_of(of.queries[2], of.keys[2].transpose(0, 1)))
+    for read, found in zip((32, 64), seen[3:5], strict=True):  # of the layer that stands for the three
+        assert found == pytest.approx(breadth_of(of.queries[2, :read], of.keys[2, :read].transpose(0, 1)))
     assert seen[5] == seen[4]  # by then half was gone
 
 
-def test_a_weight_is_the_share_of_broad_entries_over_the_usual_one_within_bounds() -> None:
-    assert WEIGHING.weight(None, 160, None) == 1.0  # 40 of 160 are the usual quarter
-    assert WEIGHING.weight(None, 160, 60) == 1.5
-    assert WEIGHING.weight(None, 160, 159) == 2.0
-    assert WEIGHING.weight("rag", 100, None) == 0.8  # as its class is known to be
-    assert WEIGHING.weight("rag", 100, 25) == 1.0  # as it was measured
-    assert WEIGHING.weight("rag", 1000, None) == 0.5
-    assert WEIGHING.weight("chat", 160, None) == 2.0
+def test_a_weight_is_that_of_the_share_of_entries_that_hold_most_within_bounds() -> None:
+    assert WEIGHING.weight(None, 100, None) == 1.0
+    assert WEIGHING.weight(None, 100, 6) == 1.5
+    assert WEIGHING.weight(None, 400, None) == 0.5  # twice as many entries in a prompt four times as long
+    assert WEIGHING.weight(None, 64, None) == 1.25
+    assert (WEIGHING.weight(None, 4000, None), WEIGHING.weight(None, 1, None)) == (0.5, 2.0)
+    assert WEIGHING.weight("rag", 64, None) == 0.625  # as its class is known to be
+    assert WEIGHING.weight("rag", 64, 4) == 1.25  # as it was measured
+    assert WEIGHING.weight("chat", 100, 3) == 1.5
 
 
 @given(limit=st.integers(0, 400), most=st.integers(1, 4000))
@@ -93,16 +94,16 @@ def test_the_level_is_the_highest_that_fits(limit: int, most: int) -> None:
     assert highest_level(lambda level: False, most, SCHEDULING) is None
 
 
-def _two(model: Decoder, entries: tuple[float, float], **kv: Any) -> list[int]:
+def _two(model: Decoder, breadths: tuple[float, float], **kv: Any) -> list[int]:
     """Budgets of two prompts of equal length in a pool that two floors fill, their attention as given."""
     one = driven(model, pages=6 * 8, dynamic=True, scheduling=WEIGHING, **ASKED)
     for number in (0, 1):
         one.engine.add(number, LONG, sampling(40, kv=kv or None))
     while not all(request.decodes for request in one.scheduler.running) or len(one.scheduler.running) < 2:
         one.step()
-    for request, found in zip(one.scheduler.running, entries, strict=True):
+    for request, found in zip(one.scheduler.running, breadths, strict=True):
         held = one.attention._requests[request.row or 0]
-        held.broad_entries = dict.fromkeys(held.broad_entries, found)
+        held.breadths = dict.fromkeys(held.breadths, found)
     one.admission.share(one.scheduler.running)
     pages = one.needs
     budgets = [request.spec.budget.tokens or 0 for request in one.scheduler.running]
@@ -113,17 +114,17 @@ def _two(model: Decoder, entries: tuple[float, float], **kv: Any) -> list[int]:
 
 
 def test_of_two_equal_prompts_the_one_with_broad_attention_keeps_more(model: Decoder) -> None:
-    narrow, broad = _two(model, (20.0, 60.0))
+    narrow, broad = _two(model, (3.5, 7.0))
     assert narrow < broad
-    assert _two(model, (60.0, 20.0)) == [broad, narrow]
-    equal = _two(model, (30.0, 30.0))
+    assert _two(model, (7.0, 3.5)) == [broad, narrow]
+    equal = _two(model, (5.0, 5.0))
     assert narrow < equal[0] == equal[1] < broad
 
 
 def test_prompts_broader_than_their_class_get_less_than_their_floors_and_never_more_than_the_pool(
     model: Decoder,
 ) -> None:
-    first, second = _two(model, (150.0, 150.0))
+    first, second = _two(model, (20.0, 20.0))
     assert first == second
     assert 20 <= first < 80  # asked for 40, twice of it by their breadth, half of it at least
 
@@ -139,7 +140,7 @@ def test_a_class_is_what_is_expected_of_a_prompt_until_it_is_read(model: Decoder
 
 
 def _preemptions(model: Decoder, headroom: int) -> tuple[int, list[list[int]]]:
-    told = Scheduling(headroom=headroom, breadth=0.5, least=1.0, most=1.0, classes=CLASSES)
+    told = Scheduling(headroom=headroom, tokens=100, least=1.0, most=1.0, classes=CLASSES)
     few = driven(model, pages=6 * 15, scheduling=told, eos_ids=())
     for number in range(8):
         few.engine.add(number, LONG[number : number + 20], sampling(100, ignore_eos=False))
@@ -157,17 +158,17 @@ def test_headroom_keeps_who_gave_way_from_coming_back_too_early(model: Decoder) 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"classes": {"rag": {"entries": 9, "weight": 1.0}}}, "classes lacks other"),
-        ({"classes": {"other": {"entries": 0, "weight": 1.0}}}, "entries and weight are above 0"),
-        ({"breadth": 0.0}, "breadth is above 0"),
+        ({"classes": {"rag": {"breadth": 9, "weight": 1.0}}}, "classes lacks other"),
+        ({"classes": {"other": {"breadth": 0, "weight": 1.0}}}, "breadth and weight are above 0"),
+        ({"tokens": 0}, "tokens is at least 1"),
         ({"least": 1.5}, "least is above 0 and at most 1"),
         ({"most": 0.5}, "most at least 1"),
         ({"headroom": -1}, "headroom is at least 0"),
     ],
 )
 def test_bounds_that_cannot_be_are_refused(changes: dict[str, Any], words: str) -> None:
-    usual = {"other": {"entries": 9, "weight": 1.0}}
-    given_ = {"headroom": 0, "breadth": 0.1, "least": 1.0, "most": 1.0, "classes": usual}
+    usual = {"other": {"breadth": 9, "weight": 1.0}}
+    given_ = {"headroom": 0, "tokens": 100, "least": 1.0, "most": 1.0, "classes": usual}
     with pytest.raises(UsageError, match=words):
         scheduling_of({**given_, **changes})
 
