@@ -21,6 +21,7 @@ from harness.report.glossary import GLOSSARY
 from harness.report.labels import differing_options, group_labels, labels
 from harness.report.memory import memory_figures
 from harness.report.positions import perplexity_by_position
+from harness.report.quality_costs import cost_sections
 from harness.report.searches import section
 from harness.report.table import Cell, Column, cells, columns_for, error_count, failed_checks
 from harness.report.timeline import timeline
@@ -87,6 +88,7 @@ def page(runs: Sequence[Run]) -> dict[str, Any]:
         "searches": [section(search, runs) for search in searches],
         "scaling": scaling_sections(runs),
         "comparisons": comparison_sections(runs, groups),
+        "quality_costs": cost_sections(runs),
         "rows": rows,
         "series": [(_swatch(position), label) for position, label in enumerate(series)],
         "columns": columns,

@@ -36,6 +36,7 @@ def write_report(runs: Sequence[Run], folder: Path) -> Path:
         *(section.figure for section in content["searches"]),
         *(figure for section in content["scaling"] for figure in section.figures),
         *content["figures"],
+        *content["quality_costs"],
         *(row.timeline for row in content["rows"] if row.timeline),
     ]
     try:

@@ -1,0 +1,116 @@
+"""A report's verdicts on settings, from records whose quality is known."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from harness.compare.task_costs import setting_costs
+from harness.records.reader import Run, read_run
+from harness.report.quality_costs import cost_lines, cost_sections, setting_labels
+from harness.report.write import write_report
+from tests.support.synthetic_runs import write_run
+
+ENGINE = {"name": "kvcompress", "device": "cpu", "dtype": "f32", "kv_dtype": "f32", "weight_dtype": None}
+EXACT = {"evict": "none", "quant": "none", "share": "none"}
+
+
+def shares(task: str, right: int, of: int = 200, chance: float = 0.25) -> dict[str, Any]:
+    low = right / of - 0.07
+    values = [1] * right + [0] * (of - right)
+    return {
+        task: right / of,
+        f"{task}_right": values,
+        f"{task}_chance": chance,
+        f"{task}_interval": [low, 1.0],
+    }
+
+
+def text(loss: float) -> dict[str, Any]:
+    sums = [250.0 + loss + window for window in range(12)]
+    return {
+        "perplexity": math.exp(sum(sums) / 1200),
+        "window_nll": sums,
+        "window_tokens": [100] * 12,
+        "text_sha256": "t",
+    }
+
+
+def recorded(folder: Path, name: str, workload: str, quality: dict[str, Any], **backend: Any) -> Run:
+    write_run(
+        folder,
+        name,
+        workload=workload,
+        perplexity=None,
+        config={"backend": ENGINE | {"kv": EXACT} | backend, "quality": {"rag": {}, "recall": {}}},
+    )
+    run = read_run(name, folder)
+    run.summary["quality"] = quality  # type: ignore[index]
+    return run
+
+
+def told(run: Run, shift: float) -> Run:
+    """Give the run distributions over 30 tokens, `shift` away from the same ones for all."""
+    draws = np.random.default_rng(1)
+    logits = draws.normal(size=(8, 4, 30)) + shift * np.random.default_rng(2).normal(size=(8, 4, 30))
+    values = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+    rows = [(prompt, position, token, value) for (prompt, position, token), value in np.ndenumerate(values)]
+    run.__dict__["next_tokens"] = pd.DataFrame(rows, columns=["prompt", "position", "token", "log_prob"])
+    return run
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> list[Run]:
+    packed = {"kv": EXACT | {"quant": "int4"}}
+    return [
+        told(recorded(tmp_path, "r1", "chat", shares("reasoning", 60)), 0),
+        recorded(tmp_path, "r2", "rag", shares("rag", 190)),
+        recorded(tmp_path, "r3", "summarization", shares("summary", 120, chance=0.0) | text(0)),
+        told(recorded(tmp_path, "r4", "chat", shares("reasoning", 50), **packed), 0.01),
+        recorded(tmp_path, "r5", "rag", shares("rag", 120), **packed),
+        recorded(tmp_path, "r6", "summarization", shares("summary", 115, chance=0.0) | text(1), **packed),
+        recorded(tmp_path, "r7", "rag", shares("rag", 188), weight_dtype="int8"),
+    ]
+
+
+def test_a_row_says_what_it_is_safe_for(runs: list[Run]):
+    row, weights = setting_costs(runs, setting_labels(runs))
+    assert (row.axis, weights.axis) == ("kv", "weights")
+    assert {name: found.verdict for name, found in row.classes.items()} == {
+        "chat": "safe",
+        "rag": "loses",
+        "summarization": "inconclusive",
+        "reasoning": "uninformative",
+    }
+    assert row.kv_memory == row.throughput == 1
+    line, other = cost_lines(runs)
+    assert "quant=int4: safe for chat, not for rag; inconclusive for summarization: the smallest loss" in line
+    assert line.endswith("uninformative for reasoning: full precision is not above chance.")
+    assert "weight_dtype=int8: safe for rag." in other
+
+
+def test_the_table_stands_in_the_report_and_its_data_beside_it(runs: list[Run], tmp_path: Path):
+    page = write_report(runs, tmp_path / "report").read_text()
+    assert "What each KV setting costs in quality, by task" in page
+    assert "RAG answers −35.0 points (" in page and "perplexity +1.0 % (" in page
+    data = pd.read_csv(tmp_path / "report" / "data" / "quality_costs_kv.csv")
+    rag = data[data["figure"] == "RAG answers"].iloc[0]
+    assert rag["lost"] == pytest.approx(0.35) and rag["lost_low"] < 0.35 < rag["lost_high"]
+    assert set(data["unit"]) == {"points", "relative", "nats"}
+
+
+def test_without_a_baseline_there_is_no_table(runs: list[Run]):
+    assert cost_sections(runs[3:6]) == []
+    assert cost_sections([runs[1]]) == []
+
+
+def test_an_engine_that_tells_little_is_not_called_safe(runs: list[Run]):
+    for run in (runs[0], runs[3]):
+        table = run.next_tokens
+        run.__dict__["next_tokens"] = table[table["token"] == 0]
+    row = setting_costs(runs, setting_labels(runs))[0]
+    assert row.classes["chat"].verdict == "inconclusive"
+    assert "of the probability, so its bound excludes no loss" in cost_lines(runs)[0]
