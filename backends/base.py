@@ -78,6 +78,8 @@ class Capabilities:
     prefix_cache: it can be switched. metrics: /metrics can be mapped to the common names.
     kv_pool_touched: the memory set aside for the KV cache is taken at the start (it is written to), not when it is
         first used; None where that is not known.
+    request_kv: a request may say in its body (`kv`) how its own cache is held, and is refused before its stream where
+        that cannot be; elsewhere the field itself is refused.
     caveats: what must stand beside every figure of this engine on this device; short, since names bear it.
     notes: what a reader should know of how it is run here, said once below a report's table.
     """
@@ -96,6 +98,7 @@ class Capabilities:
     weight_dtypes: tuple[str, ...] = ()
     kv_dtypes: tuple[str, ...] = ()
     devices: tuple[str, ...] = ("cpu",)
+    request_kv: bool = False
     caveats: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 

@@ -56,6 +56,7 @@ class KvCompressBackend(EngineAdapter):
             logprobs_see_eviction=True,
             prefix_cache=False,
             metrics=True,
+            request_kv=True,
             kv_pool_touched=cuda or self._own.kernel == "torch",
             dtypes=("bf16",) if cuda else ("f32",),
             weight_dtypes=("bf16",) if cuda else ("f32", "int8"),

@@ -46,6 +46,7 @@ def entry(offer: Offer) -> dict[str, Any]:
         "prompt_logprobs": able.prompt_logprobs,
         "logprobs_see_kv": able.logprobs_see_kv,
         "prefix_cache": able.prefix_cache,
+        "request_kv": able.request_kv,
         "caveats": able.caveats,
         "notes": able.notes,
         "converters": {name: recipe.installed() for name, recipe in offer.converters.items()},
@@ -112,6 +113,8 @@ def _abilities(offer: Offer) -> Iterator[str]:
     logprobs = f"prompt log-probabilities{see}" if able.prompt_logprobs else "no prompt log-probabilities"
     cache = "prefix cache on or off" if able.prefix_cache else "no switch for a prefix cache"
     yield f"KV cache in {_listed(able.kv_dtypes)}; {cache}; {logprobs}"
+    if able.request_kv:
+        yield "a request may say how its own KV cache is held (kv in its body)"
 
 
 def _listed(words: tuple[str, ...]) -> str:

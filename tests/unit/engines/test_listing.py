@@ -22,6 +22,7 @@ def test_every_caveat_and_dtype_is_told() -> None:
         text = " ".join(line.strip() for line in lines([offer], 110))
         for words in (*offer.abilities.caveats, *offer.abilities.kv_dtypes, *offer.abilities.dtypes):
             assert words in text
+        assert ("(kv in its body)" in text) == offer.abilities.request_kv == (offer.engine == "kvcompress")
 
 
 def test_the_list_for_programs_says_the_same() -> None:
