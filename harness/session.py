@@ -18,6 +18,14 @@ from harness.search.probing import run_probes
 INTERRUPTED = 130  # 128 + SIGINT, as shells say it
 
 
+def time_left(seconds: float, done: int, total: int) -> str:
+    """How long the runs that are left take, in words, if they take as long as the `done` ones did on average."""
+    minutes = seconds / done * (total - done) / 60
+    if minutes < 1:
+        return "less than a minute left"
+    return f"about {minutes:.0f} min left" if minutes < 90 else f"about {minutes / 60:.1f} h left"
+
+
 @dataclass
 class Job:
     """One member of a sweep, or the only run of a command. configured: composes it; may raise UsageError."""
@@ -38,6 +46,7 @@ class Session:
     skipped: int = 0
     results_dir: Path = Path("results")
     _noticed: set[Path] = field(default_factory=set)
+    _begun: int = 0  # runs, searches counted as one
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def add_job(self, configured: Callable[[], Config]) -> None:
@@ -96,7 +105,7 @@ class Session:
             config = job.config
             self._look_at(Path(config.results_dir))
             suffix = f", repeat {repeat + 1} of {config.repeats}" if config.repeats > 1 else ""
-            self.screen.heading(f"{config.workload.name} on {config.backend.name}{suffix}")
+            self.screen.heading(f"{config.workload.name} on {config.backend.name}{suffix}{self._how_far()}")
             if isinstance(config.load, ProbeOptions):
                 run_probes(config, self.screen, self._sweep_name(), self._add)
             else:
@@ -110,6 +119,17 @@ class Session:
                 record_failure(job.config, error, self._sweep_name()) if job.config and in_sweep else None
             )
             self._add(Outcome(recorded, "failed", error))
+
+    def _how_far(self) -> str:
+        """Which run of a sweep this is, and how long the rest takes if it goes on as so far; "" for a single run."""
+        total = sum(job.config.repeats if job.config else 1 for job in self.jobs)
+        if total < 2:
+            return ""
+        done, self._begun = self._begun, self._begun + 1
+        if not done:
+            return f" (1 of {total})"
+        seconds = (datetime.now(UTC) - self.started).total_seconds()
+        return f" ({done + 1} of {total}, {time_left(seconds, done, total)})"
 
     def _look_at(self, results_dir: Path) -> None:
         """Take note of where the records go; tell once of what was left there by a command that was killed."""
