@@ -29,7 +29,15 @@ from harness.load.options import (
     TraceOptions,
 )
 from harness.metrics.slo import SloOptions
-from harness.quality.options import AgreementOptions, PerplexityOptions, QualityOptions, RecallOptions
+from harness.quality.options import (
+    AgreementOptions,
+    PerplexityOptions,
+    QualityOptions,
+    RagQualityOptions,
+    ReasoningOptions,
+    RecallOptions,
+    SummaryQualityOptions,
+)
 from harness.search.options import SearchOptions, SweepRateOptions
 from workloads.options import (
     ChatOptions,
@@ -122,7 +130,14 @@ SCHEMAS: dict[str, dict[str, type]] = {
         "trace": TraceOptions,
     },
     "model": {"options": ModelOptions},
-    "quality": {"agreement": AgreementOptions, "perplexity": PerplexityOptions, "recall": RecallOptions},
+    "quality": {
+        "agreement": AgreementOptions,
+        "perplexity": PerplexityOptions,
+        "rag": RagQualityOptions,
+        "reasoning": ReasoningOptions,
+        "recall": RecallOptions,
+        "summary": SummaryQualityOptions,
+    },
     "slo": {"options": SloOptions},
     "hardware": {"options": HardwareOptions},
 }

@@ -28,6 +28,7 @@ _SECOND = (  # noqa: SIM905
 # The last first-words name warm-up facts only, so that a warm-up prompt shares no name with a measured one.
 _WARMUP_WORDS = 8
 _CODES = range(10_000, 100_000)
+_SENTENCE = re.compile(r"The access code of project ([A-Z][a-z]+(?: [A-Z][a-z]+)*) is ([0-9]{5})\.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +39,14 @@ class Fact:
     code: str
 
     @property
+    def stem(self) -> str:
+        """Its sentence up to the code, which is how an answer begins."""
+        return f"The access code of project {self.name} is"
+
+    @property
     def sentence(self) -> str:
         """The fact as it stands in a text."""
-        return f"The access code of project {self.name} is {self.code}."
+        return f"{self.stem} {self.code}."
 
     @property
     def question(self) -> str:
@@ -51,6 +57,11 @@ class Fact:
 def codes_in(text: str) -> set[str]:
     """Every run of five digits in `text`, which no planted code may equal."""
     return {run[i : i + 5] for run in re.findall(r"[0-9]{5,}", text) for i in range(len(run) - 4)}
+
+
+def facts_in(text: str) -> list[Fact]:
+    """The planted facts whose sentences stand in `text`, in order."""
+    return [Fact(name, code) for name, code in _SENTENCE.findall(text)]
 
 
 def draw_facts(stream: Stream, count: int, taken: set[str], warmup: bool = False) -> list[Fact]:

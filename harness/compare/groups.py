@@ -9,6 +9,7 @@ from typing import Any
 from harness.compare.fairness import Unequal, attached, unequal
 from harness.compare.same_model import Agreement, agreement
 from harness.compare.statistics import Verdict, verdict
+from harness.metrics.quality_figures import QUALITY_FIGURES
 from harness.records.paths import pick
 from harness.records.reader import Run
 
@@ -47,6 +48,7 @@ class Figure:
 @dataclass(frozen=True, slots=True)
 class Side:
     """One group. figures: by metric name, only those that its runs have. spoilt: runs that failed a validity check.
+    right: share of right answers by the label of the task, median over the runs, only those that were measured.
     agreement: of its greedy continuations with those of the reference, None where one of them has none.
     """
 
@@ -57,7 +59,7 @@ class Side:
     figures: Mapping[str, Figure]
     perplexity: float | None
     no_perplexity: str
-    recall: float | None
+    right: Mapping[str, float]
     peak_bytes: float | None
     agreement: Agreement | None
 
@@ -153,7 +155,11 @@ def _side(label: str, runs: Sequence[Run], reference: Sequence[Sequence[int]] | 
         no_perplexity=next(
             (str(why) for run in measured if (why := pick(run.summary, "quality.reason"))), ""
         ),
-        recall=_middle(measured, "quality.recall"),
+        right={
+            figure.label: value
+            for figure in QUALITY_FIGURES
+            if figure.chance and (value := _middle(measured, figure.path)) is not None
+        },
         peak_bytes=_middle(measured, "memory.peak_process_bytes"),
         agreement=agreement(ours, reference) if ours and reference else None,
     )

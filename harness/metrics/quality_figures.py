@@ -41,5 +41,6 @@ QUALITY_FIGURES = (
     _share("rag", "rag", "RAG answers"),
     _share("rag", "rag_options", "RAG options"),
     _share("summary", "summary", "summary facts"),
+    _share("summary", "summary_options", "summary options"),
     _share("reasoning", "reasoning", "reasoning"),
 )

@@ -38,6 +38,50 @@ class RecallOptions:
 
 
 @dataclass
+class RagQualityOptions:
+    """Questions over retrieved chunks, as `workload=rag` asks them.
+
+    prompts: how many questions. chunks: size of the store. chunks_per_query: chunks in a prompt, of which one has the
+        answer. chunk_tokens: length of a chunk, about. answer_tokens: how much the model may write.
+    """
+
+    prompts: int = MISSING
+    chunks: int = MISSING
+    chunks_per_query: int = MISSING
+    chunk_tokens: int = MISSING
+    answer_tokens: int = MISSING
+
+
+@dataclass
+class SummaryQualityOptions:
+    """Facts planted in documents that are to be summarized, as `workload=summarization` asks.
+
+    documents: how many. prompt_tokens: length of each prompt. facts: planted in each. answer_tokens: how much the
+        model may write.
+    """
+
+    documents: int = MISSING
+    prompt_tokens: int = MISSING
+    facts: int = MISSING
+    answer_tokens: int = MISSING
+
+
+@dataclass
+class ReasoningOptions:
+    """Chains of assignments to follow, and of additions to compute, with a choice of answers.
+
+    grades: lengths of the chains. items: of each kind and grade. choices: answers to choose from; as many chains
+        stand in a prompt where variables are followed. prompt_tokens: length of a prompt, about; a shorter one is
+        filled with words between what is given and what is asked.
+    """
+
+    grades: list[int] = MISSING
+    items: int = MISSING
+    choices: int = MISSING
+    prompt_tokens: int = MISSING
+
+
+@dataclass
 class AgreementOptions:
     """Greedy continuations of real text, and the distributions of its own next tokens, to be compared between runs.
 
@@ -62,6 +106,9 @@ class QualityOptions:
     chunk: int | None = MISSING
     perplexity: PerplexityOptions | None = None
     recall: RecallOptions | None = None
+    rag: RagQualityOptions | None = None
+    summary: SummaryQualityOptions | None = None
+    reasoning: ReasoningOptions | None = None
     agreement: AgreementOptions | None = None
 
     def asked(self) -> tuple[str, ...]:

@@ -15,22 +15,11 @@ from harness.quality.asking import continuation, continuation_ids, next_token_lo
 from harness.quality.options import AgreementOptions, PerplexityOptions, QualityOptions, RecallOptions
 from harness.quality.perplexity import perplexity
 from harness.quality.recall import check_recall, draw_items, recall
-from workloads.corpus import read_corpus
-from workloads.options import CorpusOptions
+from harness.quality.tasks import Route, check_tasks, measure_tasks
+from harness.quality.texts import documentation
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_PYTHON_DOCUMENTATION = CorpusOptions(
-    name="pydoc",
-    path=None,
-    column="",
-    dataset=None,
-    subset=None,
-    split="",
-    revision=None,
-    max_characters=10**9,
-)
 
 Say = Callable[[str], None]
 
@@ -60,7 +49,8 @@ def check_quality(
         )
     if options.recall is not None:
         check_recall(options.recall, longest)
-        draw_items(options.recall, tokenizer, _documentation(), seed)  # a prompt may lack room for its facts
+        draw_items(options.recall, tokenizer, documentation(), seed)  # a prompt may lack room for its facts
+    check_tasks(options, tokenizer, seed, longest)
     if options.agreement is not None:
         check_agreement(options.agreement, longest)
 
@@ -127,9 +117,22 @@ def measure_quality(
             result |= _perplexity(options.perplexity, tokenizer, route, say)
     if options.recall is not None:
         result |= _recall(options.recall, tokenizer, endpoint, route, abilities.no_logprobs, seed, say)
+    result |= measure_tasks(
+        options,
+        Route(
+            tokenizer=tokenizer,
+            seed=seed,
+            # A server that ran already is fed as it was started, which is not known.
+            chunk=result["chunk"] if backend.options.base_url is None else None,
+            go_on=lambda ids, tokens: continuation(endpoint, ids, tokens),
+            log_probs=route,
+            no_log_probs=abilities.no_logprobs,
+            say=say,
+        ),
+    )
     table = None
     if options.agreement is not None:
-        pieces = agreement_pieces(options.agreement, tokenizer, _documentation(), seed)
+        pieces = agreement_pieces(options.agreement, tokenizer, documentation(), seed)
         result |= _continuations(options.agreement, pieces, tokenizer, endpoint, abilities, say)
         if route is None:
             result |= {"agreement_reason": abilities.no_logprobs}
@@ -144,7 +147,7 @@ def _perplexity(
     log_probs: Callable[[Sequence[int]], list[float | None]],
     say: Say,
 ) -> dict[str, Any]:
-    text = _documentation() if options.text is None else _file(options.text)
+    text = documentation() if options.text is None else _file(options.text)
     ids = tokenizer.encode(text)[: options.tokens]
     if len(ids) < 2:
         raise UsageError("quality.perplexity.text holds fewer than two tokens.")
@@ -170,7 +173,7 @@ def _recall(
     say: Say,
 ) -> dict[str, Any]:
     result = recall(
-        draw_items(options, tokenizer, _documentation(), seed),
+        draw_items(options, tokenizer, documentation(), seed),
         lambda ids, tokens: continuation(endpoint, ids, tokens),
         log_probs,
         lambda done, of: say(f"recall, prompt {done} of {of}"),
@@ -225,8 +228,3 @@ def _stride(options: PerplexityOptions) -> int:
 
 def _file(path: str) -> str:
     return Path(path).expanduser().read_text(encoding="utf-8", errors="replace")
-
-
-def _documentation() -> str:
-    documents = read_corpus(_PYTHON_DOCUMENTATION).documents
-    return "\n\n".join(document.text for document in documents)

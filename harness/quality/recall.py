@@ -16,6 +16,7 @@ import numpy as np
 from harness.core.errors import UsageError
 from harness.core.tokenizer import Tokenizer
 from harness.quality.options import RecallOptions
+from harness.quality.scoring import shares
 from workloads.facts import Fact, codes_in, draw_facts
 from workloads.streams import Stream
 
@@ -141,7 +142,7 @@ def recall(
 
     Returns recall (0 to 1) with its 95 % interval (Wilson 1927), recall_chance (0: nobody guesses five digits),
     recall_log_prob (mean over items of the code's summed natural log-probability; None without a route),
-    recall_items, and both figures by length and depth.
+    recall_items, recall_right, and both figures by length and depth.
     """
     right, sums = [], []
     for done, item in enumerate(items):
@@ -153,12 +154,8 @@ def recall(
             ]
             sums.append(float(np.sum(np.asarray(values, dtype=np.float64))))
     on_item(len(items), len(items))
-    return {
-        "recall": sum(right) / len(right),
-        "recall_interval": _wilson(sum(right), len(right)),
-        "recall_chance": 0.0,
+    return shares("recall", right, chance=0.0) | {
         "recall_log_prob": float(np.mean(sums)) if sums else None,
-        "recall_items": len(items),
         "recall_cells": [
             {
                 "length": length,
@@ -169,7 +166,6 @@ def recall(
             }
             for (length, depth), members in _cells(items).items()
         ],
-        "recall_right": [int(value) for value in right],
         "recall_log_probs": sums or None,
     }
 
@@ -179,10 +175,3 @@ def _cells(items: Sequence[Item]) -> dict[tuple[int, float], list[int]]:
     for i, item in enumerate(items):
         cells.setdefault((item.length, item.wanted_depth), []).append(i)
     return cells
-
-
-def _wilson(hits: int, of: int) -> list[float]:
-    from scipy.stats import binomtest  # takes longer to import than all else that a run starts with
-
-    interval = binomtest(hits, of).proportion_ci(0.95, method="wilson")
-    return [float(interval.low), float(interval.high)]

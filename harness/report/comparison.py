@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from harness.compare.groups import Comparison, Figure, Side, Winner, compare
 from harness.compare.same_model import Agreement
+from harness.metrics.quality_figures import QUALITY_FIGURES
 from harness.records.paths import pick
 from harness.records.reader import Run
 from harness.report.values import MISSING, listed, memory, number, percent, two_decimals
@@ -15,6 +16,7 @@ _SHOWN: Mapping[str, tuple[str, Callable[[float | None], str]]] = {
     "TPOT p50": ("ms", number),
     "KV per request": ("", memory),
 }
+_TASKS = tuple(figure.label for figure in QUALITY_FIGURES if figure.chance)
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ def _row(side: Side, best: Mapping[str, str], extras: Sequence[str]) -> SideRow:
         "Perplexity": two_decimals(side.perplexity)
         if side.perplexity is not None
         else side.no_perplexity or MISSING,
-        "Recall": percent(side.recall),
+        **{_title(label): percent(side.right.get(label)) for label in _TASKS},
         "Greedy tokens in common": _agreed(side.agreement),
     }
     cells += [(heading, further[heading], False) for heading in extras]
@@ -77,7 +79,7 @@ def _extras(comparison: Comparison) -> list[str]:
     present = {
         "Peak memory": any(side.peak_bytes is not None for side in sides),
         "Perplexity": any(side.perplexity is not None or side.no_perplexity for side in sides),
-        "Recall": any(side.recall is not None for side in sides),
+        **{_title(label): any(label in side.right for side in sides) for label in _TASKS},
         "Greedy tokens in common": any(side.agreement is not None for side in sides),
     }
     return [heading for heading, there in present.items() if there]

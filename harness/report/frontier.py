@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from harness.metrics.quality_figures import QUALITY_FIGURES
 from harness.records.paths import pick
 from harness.records.reader import Run
 from harness.report.canvas import INK, PALETTE, drawing, to_svg
@@ -36,9 +37,9 @@ class Measure:
     higher_is_better: bool
 
 
-_QUALITY = (Measure("quality.perplexity", "perplexity", False), Measure("quality.recall", "recall", True))
+_QUALITY = tuple(Measure(one.path, one.label, one.higher_is_better) for one in QUALITY_FIGURES)
 _READING = {
-    "Quality": "Better is down for perplexity and up for recall; each ranks settings differently.",
+    "Quality": "Better is down for perplexity and up for everything else; each ranks settings differently.",
     "Speed": "Further down is faster.",
 }
 _SPEED = (Measure("tpot_ms.p50", "TPOT p50, ms", False), Measure("ttft_ms.p50", "TTFT p50, ms", False))

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from harness.metrics.quality_figures import QUALITY_FIGURES
 from harness.records.paths import pick
 from harness.records.reader import Run
 from harness.records.spoilt import problem, spoiling
@@ -16,7 +17,8 @@ class Column:
     """One column. paths: keys of the summary, shown with a slash between them. unit: below the heading.
 
     interval: key of a pair [low, high] that is shown behind the figure. optional: left out where no run has it.
-    made_of: keys that the figure is computed from: what spoils one of them spoils it.
+    made_of: keys that the figure is computed from: what spoils one of them spoils it. above_chance: key of whether it
+    is more than guessing gives; said where it is not.
     """
 
     heading: str
@@ -26,6 +28,7 @@ class Column:
     interval: str | None = None
     optional: bool = False
     made_of: tuple[str, ...] = ()
+    above_chance: str | None = None
 
 
 COLUMNS = (
@@ -54,13 +57,18 @@ COLUMNS = (
         interval="quality.perplexity_interval",
         optional=True,
     ),
-    Column(
-        "Recall",
-        "of planted facts, 95 % interval",
-        ("quality.recall",),
-        percent,
-        interval="quality.recall_interval",
-        optional=True,
+    *(
+        Column(
+            figure.label[:1].upper() + figure.label[1:],
+            "right, 95 % interval",
+            (figure.path,),
+            percent,
+            interval=figure.interval,
+            optional=True,
+            above_chance=f"{figure.path}_above_chance",
+        )
+        for figure in QUALITY_FIGURES
+        if figure.chance
     ),
     Column("Recall", "log-probability", ("quality.recall_log_prob",), two_decimals, optional=True),
 )
@@ -98,7 +106,9 @@ def cells(run: Run, columns: Sequence[Column]) -> list[Cell]:
         text = " / ".join(column.shown(value) for value in values) if known else MISSING
         interval = pick(run.summary, column.interval) if column.interval else None
         if known and interval:
-            text += f" ({number(interval[0])}–{number(interval[1])})"
+            text += f" ({column.shown(interval[0])}–{column.shown(interval[1])})"
+        if known and column.above_chance and pick(run.summary, column.above_chance) is False:
+            text += ", not above chance"
         spoilt = spoiling(run, (*column.paths, *column.made_of)) if known else ()
         result.append(Cell(column.heading, column.unit, text, spoilt))
     return result
