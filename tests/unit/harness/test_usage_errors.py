@@ -4,7 +4,7 @@ import pytest
 from hydra import compose, initialize_config_module
 
 from harness.app import check_flags, flags_first, with_default_experiment
-from harness.config import register_schemas, typed
+from harness.config import SCHEMAS, register_schemas, typed
 from harness.core.errors import UsageError
 from harness.help import choices_of
 from harness.usage_errors import explain
@@ -135,6 +135,9 @@ def test_quality_tasks_can_be_taken_together():
     config = typed(compose("config", overrides=["quality=[perplexity,recall]", "quality.recall.trials=9"]))
     assert config.quality.asked() == ("perplexity", "recall")
     assert config.quality.recall is not None and config.quality.recall.trials == 9
+    tasks = sorted(SCHEMAS["quality"])
+    every = typed(compose("config", overrides=[f"quality=[{','.join(tasks)}]"])).quality
+    assert sorted(every.asked()) == tasks
 
 
 @pytest.mark.parametrize(
