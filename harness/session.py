@@ -205,6 +205,7 @@ class Session:
         """Whether the report was written and told."""
         from harness.records.reader import read_run
         from harness.report import write_report
+        from harness.report.quality_costs import cost_lines
         from harness.report.terminal import advice, one_sentence, summary_table
 
         try:
@@ -213,6 +214,8 @@ class Session:
                 path = write_report(runs, self.results_dir / "reports" / self._sweep_name())
             self.screen.result(summary_table(runs))
             self.screen.result(one_sentence(runs))
+            for line in cost_lines(runs):
+                self.screen.result(line)
             for line in advice(runs):
                 self.screen.warn(line)
             self.screen.result(str(path))

@@ -6,6 +6,7 @@ distributions of the next token, RAG by planted answers, summarization by plante
 its chains.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -18,9 +19,6 @@ from harness.metrics.quality_figures import QUALITY_FIGURES, QualityFigure
 from harness.records.paths import pick
 from harness.records.reader import Run
 
-# The loss that is accepted: of 100 answers five, of perplexity 5 %. A divergence of 0.05 nats a token is the same: a
-# text that the baseline writes has 5 % more perplexity by the candidate.
-LIMIT = 0.05
 # A lower bound of a divergence is taken for the whole of it only where so much of the probability is told apart.
 _TOLD_ENOUGH = 0.75
 CLASSES: Mapping[str, tuple[str, ...]] = {
@@ -29,6 +27,7 @@ CLASSES: Mapping[str, tuple[str, ...]] = {
     "summarization": ("summary", "perplexity"),
     "reasoning": ("reasoning",),
 }
+Limits = Mapping[str, float | None]
 _GREEDY = "quality.greedy_ids"
 
 
@@ -38,7 +37,8 @@ class Cost:
 
     lost: how much worse, negative where better; interval: of it, 95 %, None where it could not be had. unit: "points"
     (share of right answers), "relative" (perplexity) or "nats". verdict: as in `harness.compare.quality`.
-    detectable: the smallest loss that these data could tell from none. most: the largest that they do not exclude.
+    limit: the loss that is accepted. detectable: the smallest loss that these data could tell from none. most: the
+    largest that they do not exclude.
     """
 
     label: str
@@ -48,6 +48,7 @@ class Cost:
     interval: tuple[float, float] | None
     unit: str
     verdict: str
+    limit: float
     detectable: float
     most: float
     items: int
@@ -87,8 +88,15 @@ _BASELINES: Mapping[str, Callable[[Run, Sequence[Run]], Run | None]] = {
 }
 
 
-def setting_costs(runs: Sequence[Run], labels: Mapping[str, str], limit: float = LIMIT) -> list[SettingCost]:
+def divergence_limit(limits: Limits) -> float:
+    """Accepted nats a token: what the baseline writes then has as much more perplexity as is accepted of a text."""
+    return math.log1p(_limit(limits, "perplexity"))
+
+
+def setting_costs(runs: Sequence[Run], labels: Mapping[str, str], limits: Limits) -> list[SettingCost]:
     """A row for each setting that has a baseline among `runs`; labels: setting by run id, without its workload.
+
+    limits: the accepted loss by figure, a share of 1; None for any.
 
     Of several runs of one setting and workload (repeats, seeds) the first is judged: quality hardly depends on the
     repeat. Runs that are not complete give nothing.
@@ -104,7 +112,7 @@ def setting_costs(runs: Sequence[Run], labels: Mapping[str, str], limit: float =
             classes = {
                 name: found
                 for name, tasks in CLASSES.items()
-                if (found := _class_cost(members, tasks, limit))
+                if (found := _class_cost(members, tasks, limits))
             }
             if classes:
                 rows.append(_row(label, labels[members[0][0].id], axis, classes, members))
@@ -118,15 +126,22 @@ def _row(
     return SettingCost(label, baseline, axis, classes, memory, _ratio(pairs, "output_tokens_per_s"))
 
 
-def _class_cost(pairs: Sequence[tuple[Run, Run]], tasks: Sequence[str], limit: float) -> ClassCost | None:
+def _class_cost(pairs: Sequence[tuple[Run, Run]], tasks: Sequence[str], limits: Limits) -> ClassCost | None:
     if not tasks:
-        return _chat(pairs, limit)
+        return _chat(pairs, divergence_limit(limits))
     figures = [figure for figure in QUALITY_FIGURES if figure.task in tasks]
-    costs = tuple(cost for figure in figures if (cost := _cost(pairs, figure, limit)))
+    costs = tuple(cost for figure in figures if (cost := _cost(pairs, figure, limits)))
     return ClassCost(_together([cost.verdict for cost in costs]), costs) if costs else None
 
 
-def _cost(pairs: Sequence[tuple[Run, Run]], figure: QualityFigure, limit: float) -> Cost | None:
+def _limit(limits: Limits, name: str) -> float:
+    value = limits.get(name)
+    return math.inf if value is None else value
+
+
+def _cost(pairs: Sequence[tuple[Run, Run]], figure: QualityFigure, limits: Limits) -> Cost | None:
+    name = figure.path.removeprefix("quality.")
+    limit = _limit(limits, name if name in limits else figure.task)
     found = next((one for pair in pairs if (one := loss(*pair, figure, limit))), None)
     if found is None:
         return None
@@ -139,6 +154,7 @@ def _cost(pairs: Sequence[tuple[Run, Run]], figure: QualityFigure, limit: float)
         interval=(-high, -low) if figure.higher_is_better else (low, high),
         unit="relative" if figure.chance is None else "points",
         verdict=found.verdict,
+        limit=limit,
         detectable=found.detectable,
         most=found.most_lost,
         items=found.items,
@@ -167,6 +183,7 @@ def _divergence(apart: Distance, limit: float) -> Cost:
         interval=apart.interval,
         unit="nats",
         verdict=word,
+        limit=limit,
         detectable=most - apart.nats,
         most=most,
         items=apart.positions,

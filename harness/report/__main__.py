@@ -79,6 +79,7 @@ def execute(request: Request) -> None:
 
     from harness.records.searches import searches_of
     from harness.report import write_report
+    from harness.report.quality_costs import cost_lines
     from harness.report.terminal import one_sentence, summary_table
 
     path = write_report(runs, request.out or request.results_dir / "reports" / folder_name(runs))
@@ -87,6 +88,8 @@ def execute(request: Request) -> None:
     for search in searches_of(runs):
         console.print(search.sentence, markup=False, soft_wrap=True)
     console.print(one_sentence(runs), markup=False, soft_wrap=True)
+    for line in cost_lines(runs):
+        console.print(line, markup=False, soft_wrap=True)
     console.print(str(path), markup=False, soft_wrap=True)
 
 

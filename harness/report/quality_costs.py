@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness.compare.task_costs import CLASSES, LIMIT, ClassCost, Cost, SettingCost, setting_costs
-from harness.records.paths import pick
+from harness.compare.conf_files import usual_losses
+from harness.compare.task_costs import CLASSES, ClassCost, Cost, SettingCost, divergence_limit, setting_costs
 from harness.records.reader import Run
-from harness.report.labels import group_labels
+from harness.report.labels import setting_labels
 from harness.report.values import MISSING, listed, number
 
 if TYPE_CHECKING:
@@ -47,9 +47,10 @@ class CostSection:
 
 def cost_sections(runs: Sequence[Run]) -> list[CostSection]:
     """A section for each axis of which at least one setting has a baseline and a figure of quality."""
-    rows = setting_costs(runs, setting_labels(runs))
+    limits = usual_losses()
+    rows = setting_costs(runs, setting_labels(runs), limits)
     return [
-        _section(axis, title, found)
+        _section(axis, title, found, divergence_limit(limits))
         for axis, title in _AXES.items()
         if (found := [row for row in rows if row.axis == axis])
     ]
@@ -64,27 +65,34 @@ def cost_lines(runs: Sequence[Run]) -> list[str]:
     ]  # fmt: skip
 
 
-def setting_labels(runs: Sequence[Run]) -> dict[str, str]:
-    """Labels of groups without the workload: quality is the setting's, whatever was served before."""
-    labels = group_labels(runs)
-    return {run.id: labels[run.id].replace(f" · {pick(run.config, 'workload.name')}", "", 1) for run in runs}
-
-
-def _section(axis: str, title: str, rows: Sequence[SettingCost]) -> CostSection:
+def _section(axis: str, title: str, rows: Sequence[SettingCost], nats: float) -> CostSection:
     shown = [name for name in CLASSES if any(name in row.classes for row in rows)]
     baselines = list(dict.fromkeys(row.baseline for row in rows))
     notes = [
         f"Held against {listed(baselines)}: the same engine, requests and "
         f"{'weights' if axis == 'kv' else 'KV cache'}. Beside each loss its 95 % interval.",
-        f"Safe: the whole interval is within {_percent(LIMIT)} of answers, {_percent(LIMIT)} of perplexity or "
-        f"{LIMIT:g} nats; loses: the whole interval is beyond.",
+        f"Safe: the whole interval is within the accepted loss, {_accepted(rows)}. "
+        "Loses: the whole interval is beyond it.",
     ]
     if any("chat" in row.classes for row in rows):
         notes.append(
-            "The KL divergence is a lower bound: tokens whose probability the engine does not tell count as one. "
+            f"Accepted of the KL divergence are {_nats(nats)} nats a token: as much more perplexity of what full "
+            "precision writes. It is a lower bound: tokens whose probability the engine does not tell count as one. "
             "Greedy tokens in common only inform: one near tie parts two texts for good."
         )
     return CostSection(f"quality_costs_{axis}", title, [_row(row, shown) for row in rows], notes, _data(rows))
+
+
+def _accepted(rows: Sequence[SettingCost]) -> str:
+    """2 points of RAG answers, 1.5 % of perplexity: of every figure that is shown."""
+    limits = {
+        cost.label: f"{100 * cost.limit:g} {'%' if cost.unit == 'relative' else 'points'} of {cost.label}"
+        for row in rows
+        for found in row.classes.values()
+        for cost in found.costs
+        if cost.unit != "nats"
+    }
+    return listed(list(limits.values())) or "that of the divergence"
 
 
 def _row(row: SettingCost, shown: Sequence[str]) -> CostRow:
@@ -142,8 +150,8 @@ def _undecided(found: ClassCost) -> str:
     open_ones = [cost for cost in found.costs if cost.verdict == "inconclusive"]
     if not open_ones:
         return "greedy tokens alone decide nothing"
-    widest = max(open_ones, key=lambda cost: cost.most)
-    if widest.most <= LIMIT:
+    widest = max(open_ones, key=lambda cost: cost.most - cost.limit)
+    if widest.most <= widest.limit:
         return (
             f"the engine tells {_percent(found.told or 0)} of the probability, so its bound excludes no loss"
         )

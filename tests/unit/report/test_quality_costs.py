@@ -8,9 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from harness.compare.conf_files import usual_losses
 from harness.compare.task_costs import setting_costs
 from harness.records.reader import Run, read_run
-from harness.report.quality_costs import cost_lines, cost_sections, setting_labels
+from harness.report.labels import setting_labels
+from harness.report.quality_costs import cost_lines, cost_sections
 from harness.report.write import write_report
 from tests.support.synthetic_runs import write_run
 
@@ -77,7 +79,7 @@ def runs(tmp_path: Path) -> list[Run]:
 
 
 def test_a_row_says_what_it_is_safe_for(runs: list[Run]):
-    row, weights = setting_costs(runs, setting_labels(runs))
+    row, weights = setting_costs(runs, setting_labels(runs), usual_losses())
     assert (row.axis, weights.axis) == ("kv", "weights")
     assert {name: found.verdict for name, found in row.classes.items()} == {
         "chat": "safe",
@@ -89,7 +91,7 @@ def test_a_row_says_what_it_is_safe_for(runs: list[Run]):
     line, other = cost_lines(runs)
     assert "quant=int4: safe for chat, not for rag; inconclusive for summarization: the smallest loss" in line
     assert line.endswith("uninformative for reasoning: full precision is not above chance.")
-    assert "weight_dtype=int8: safe for rag." in other
+    assert "weight_dtype=int8: inconclusive for rag: the smallest loss these data could show is" in other
 
 
 def test_the_table_stands_in_the_report_and_its_data_beside_it(runs: list[Run], tmp_path: Path):
@@ -111,6 +113,6 @@ def test_an_engine_that_tells_little_is_not_called_safe(runs: list[Run]):
     for run in (runs[0], runs[3]):
         table = run.next_tokens
         run.__dict__["next_tokens"] = table[table["token"] == 0]
-    row = setting_costs(runs, setting_labels(runs))[0]
+    row = setting_costs(runs, setting_labels(runs), usual_losses())[0]
     assert row.classes["chat"].verdict == "inconclusive"
     assert "of the probability, so its bound excludes no loss" in cost_lines(runs)[0]
