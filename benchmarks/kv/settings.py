@@ -16,7 +16,10 @@ import conf
 from benchmarks.kv.driver import Setting
 
 # Chosen on the half "tune" (docs/kv-auto.md), judged on the other. The composition, and half of the slots unpacked.
-AUTO = "evict=auto spread=retrieval budget.fraction=0.57 quant=int4 codebook=true rotate=true recent=8"
+AUTO = (
+    "evict=auto spread=retrieval budget.fraction=0.44 quant=int8 value_quant=int4 codebook=true rotate=true recent=8 "
+    "kv_dtype=bf16"
+)
 AUTO_HALF = "evict=auto spread=retrieval budget.fraction=0.5"
 
 OURS: Mapping[str, str] = {
