@@ -23,9 +23,15 @@ GLOSSARY = (
     ("Measured window", "From the first measured request being due to the last end, or to the set duration."),
     ("KV per request", "KV cache in use divided by running requests, averaged over samples."),
     (
+        "KV per token",
+        "What one more token of context takes: the slope of KV used over the tokens that requests hold, so that "
+        "rounding up to blocks cancels.",
+    ),
+    (
         "Peak memory",
         "Largest memory of the engine's whole process tree, shared pages divided among their users.",
     ),
+    ("Overhead", "What of the peak is neither weights nor KV cache."),
     (
         "Perplexity",
         "How surprised the model is by a fixed text read through this KV cache; lower is better. "
