@@ -141,16 +141,16 @@ def test_a_class_is_what_is_expected_of_a_prompt_until_it_is_read(model: Decoder
 
 def _preemptions(model: Decoder, headroom: int) -> tuple[int, list[list[int]]]:
     told = Scheduling(headroom=headroom, tokens=100, least=1.0, most=1.0, classes=CLASSES)
-    few = driven(model, pages=6 * 15, scheduling=told, eos_ids=())
-    for number in range(8):
-        few.engine.add(number, LONG[number : number + 20], sampling(100, ignore_eos=False))
+    few = driven(model, pages=6 * 8, scheduling=told, eos_ids=())
+    for number in range(5):
+        few.engine.add(number, LONG[number : number + 20], sampling(60, ignore_eos=False))
     few.drain()
-    return few.scheduler.preemptions, [few.tokens(number) for number in range(8)]
+    return few.scheduler.preemptions, [few.tokens(number) for number in range(5)]
 
 
 def test_headroom_keeps_who_gave_way_from_coming_back_too_early(model: Decoder) -> None:
     early, told = _preemptions(model, 0)
-    late, same = _preemptions(model, 32)
+    late, same = _preemptions(model, 16)
     assert same == told
     assert 0 < late <= early / 2
 
