@@ -43,7 +43,7 @@ def run_command(arguments: list[str]) -> int:
         return error.exit_code
     arguments = flags_first(with_default_experiment(arguments))
     session = Session(screen)
-    register_schemas()
+    register_schemas(screen.warn)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         _hydra_main(arguments, session)

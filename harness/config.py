@@ -5,6 +5,7 @@ loads no engine.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -39,6 +40,7 @@ from harness.quality.options import (
     SummaryQualityOptions,
 )
 from harness.search.options import SearchOptions, SweepRateOptions
+from harness.settings import left_out, register_settings, settings_of
 from workloads.options import (
     ChatOptions,
     FileOptions,
@@ -95,12 +97,13 @@ class Config:
     hardware: HardwareOptions = MISSING
 
 
-# Command-line choices of the group `experiment` need a place in the schema; they are no part of a run.
+# Command-line choices of these groups need a place in the schema; they are no part of a run.
 @dataclass
 class RootSchema(Config):
-    """What Hydra composes: a run, and the name of the experiment it came from."""
+    """What Hydra composes: a run, and the names of the experiment and the setting it came from."""
 
     experiment: Any = None
+    setting: Any = None
 
 
 _RECORDED_WORKLOADS = ("file", "trace")
@@ -143,16 +146,28 @@ SCHEMAS: dict[str, dict[str, type]] = {
 }
 
 
-def register_schemas() -> None:
-    """Tell Hydra the types of SCHEMAS and of the root, and the words that conf/ uses in ${…}.
+def register_schemas(tell: Callable[[str], None] = lambda line: None) -> None:
+    """Tell Hydra the types of SCHEMAS and the root, the choices of `setting`, and the words that conf/ uses in ${…}.
 
-    installed_engines: which ones `experiment=engines` means. where_set: a default of a key that means something only
-    where another is set; null elsewhere, so that a value given in vain shows.
+    installed_engines: which ones `experiment=engines` means. settings: which choices of `setting` are swept over by
+    `kv_granularity` and `weight_precision`; tell: told once what is left out of them, and why. where_set: a default
+    of a key that means something only where another is set; null elsewhere, so that a value given in vain shows.
     """
     OmegaConf.register_new_resolver("installed_engines", lambda: ",".join(installed_engines()), replace=True)
+    told: set[str] = set()
+
+    def settings(axis: str) -> str:
+        engines = installed_engines()
+        for line in [] if axis in told else left_out(axis, engines):
+            tell(line)
+        told.add(axis)
+        return settings_of(axis, engines)
+
+    OmegaConf.register_new_resolver("settings", settings, replace=True)
     OmegaConf.register_new_resolver(
         "where_set", lambda other, default: None if other is None else default, replace=True
     )
+    register_settings()
     store = ConfigStore.instance()
     store.store(group="schema", name="root", node=RootSchema)
     for group, choices in SCHEMAS.items():

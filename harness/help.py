@@ -59,6 +59,8 @@ Often set:
     backend.prefix_cache backend.threads
     workload.prompt_tokens workload.output_tokens workload.requests
     load.concurrency load.rate load.requests load.duration_s load.warmup
+    setting=ENGINE-kv-NAME, setting=ENGINE-weights-NAME: an engine in one precision
+        of its KV cache or weights, by conf/settings.yaml
 All values that would be used, without running: python -m harness --cfg job
 Exit codes: 0 done, 1 something failed (what was measured is kept),
     2 wrong usage (nothing was started), 130 interrupted
@@ -67,6 +69,10 @@ Exit codes: 0 done, 1 something failed (what was measured is kept),
 
 def choices_of(group: str) -> dict[str, str]:
     """Names of a group's choices and their one-line meanings, from the files under conf/."""
+    if group == "setting":
+        from harness.settings import setting_names
+
+        return dict.fromkeys(setting_names(), "")
     found = {}
     for entry in files("conf").joinpath(group).iterdir():
         if entry.name.endswith(".yaml"):

@@ -125,7 +125,7 @@ def _named_twice(group: str) -> str:
 
 def _unknown_choice(place: str) -> str:
     group, _, name = place.rpartition("/")
-    if group not in GROUPS:
+    if group not in (*GROUPS, "setting"):
         return f"There is no {place}. See python -m harness --help"
     choices = choices_of(group)
     close = difflib.get_close_matches(name, choices, n=1, cutoff=0.5)

@@ -51,6 +51,9 @@ HEAVY = (
     "backend.weight_dtype=int8",
     "experiment=engines",
     "experiment=context_scaling",
+    "experiment=rag_tradeoff",
+    "experiment=kv_granularity",
+    "experiment=weight_precision",
 )
 SMALL = ["load.warmup=1", "load.requests=3"]
 # What a drawn workload asks for, where the command itself does not say it.
