@@ -25,6 +25,7 @@ from harness.report.quality_costs import cost_sections
 from harness.report.searches import section
 from harness.report.table import Cell, Column, cells, columns_for, error_count, failed_checks
 from harness.report.timeline import timeline
+from harness.report.tradeoff import tradeoff_sections
 from harness.report.values import against_limit, flatten, listed
 
 _SHOWN_ERRORS = 3  # of one kind in one run
@@ -78,7 +79,8 @@ def page(runs: Sequence[Run]) -> dict[str, Any]:
     rows = [_row(run, names[run.id], position, columns) for position, run in coloured]
     searches = searches_of(runs)
     drawn = (perplexity_by_position, ttft_distribution, token_gaps, load_over_time, memory_over_time)
-    advised = advice_on(runs, searches)
+    rivals = outside_studies(runs)
+    advised = advice_on(rivals, searches)
     ranked = {run.id for one in advised for group in one.asked.groups.values() for run in group}
     figures = [*(draw(coloured) for draw in drawn), *memory_figures(coloured, groups)]
     return {
@@ -86,13 +88,16 @@ def page(runs: Sequence[Run]) -> dict[str, Any]:
         "answer": answer(runs, searches, ranked),
         "advice": [advice_section(one) for one in advised],
         "searches": [section(search, runs) for search in searches],
-        "scaling": scaling_sections(runs),
-        "comparisons": comparison_sections(runs, groups),
+        "scaling": [*scaling_sections(runs), *tradeoff_sections(advised)],
+        "comparisons": comparison_sections(rivals, groups),
         "quality_costs": cost_sections(runs),
         "rows": rows,
         "series": [(_swatch(position), label) for position, label in enumerate(series)],
         "columns": columns,
-        "figures": [*frontier_figures(outside_studies(runs), groups), *(figure for figure in figures if figure)],
+        "figures": [
+            *frontier_figures(rivals, groups),
+            *(figure for figure in figures if figure),
+        ],
         "errors": [error for row in rows for error in _errors(row)],
         "checks": _checks(rows),
         "differences": _differences(runs),
