@@ -96,7 +96,8 @@ def _range(figure: Figure | None, shown: Callable[[float | None], str]) -> str:
 def _agreed(found: Agreement | None) -> str:
     if found is None:
         return MISSING
-    return f"{found.same} of {found.prompts} alike, median {found.middle} of {found.tokens}"
+    span = f" ({found.interval[0]:.0f}–{found.interval[1]:.0f})" if found.interval else ""
+    return f"{found.same} of {found.prompts} alike, median {found.middle}{span} of {found.tokens}"
 
 
 def _sentence(winner: Winner, comparison: Comparison) -> str:
