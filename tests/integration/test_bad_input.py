@@ -7,6 +7,7 @@ import pytest
 
 from tests.support.command_line import Done, leftovers, records, run
 from tests.support.fixtures import ScriptedServer
+from tests.support.in_one_process import run_each
 from tests.support.scripts import Script
 
 
@@ -23,41 +24,54 @@ def assert_one_clear_message(done: Done, status: int, *words: str) -> None:
         assert word in message
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["load.concurency=4"], ["Did you mean load.concurrency?"]),
-        (["load.concurrency=four"], ["a whole number"]),
-        (["workload=poetry"], ["Choices:", "rag"]),
-        (["rag"], ["KEY=VALUE"]),
-        (["--halp"], ["--help"]),
-        (["backend.kv_dtype=f16,int8"], ["-m"]),
-        (["backend.threads=0"], ["backend.threads"]),
-        (["load.concurrency=0"], ["load.concurrency"]),
-        (["load=poisson", "load.rate=0"], ["load.rate"]),
-        (["workload.output_tokens=lots"], ["workload.output_tokens"]),
-        (["workload.prompt_tokens=10"], ["workload.prompt_tokens"]),
-        (["backend=endpoint"], ["backend.base_url"]),
-        (["model=path", "model.path=/nowhere/model.gguf"], ["model.path", "does not exist"]),
-        (["backend.kv_dtype=fp8"], ["backend.kv_dtype", "int8"]),
-        (
-            ["workload=rag", "workload.prompt_tokens=9000"],
-            ["workload.prompt_tokens", "backend.context_length"],
-        ),
-        (["backend.context_length=100000"], ["backend.context_length", "8192"]),
-        (["workload.corpus.name=folder", "workload.corpus.path=."], ["workload.corpus.path"]),
-        (["quality=perplexity", "quality.perplexity.text=missing.txt"], ["quality.perplexity.text"]),
-        (["quality=perplexity", "quality.perplexity.stride=0"], ["quality.perplexity.stride"]),
-        (["quality=perplexity", "quality.chunk=0"], ["quality.chunk=0", "at least 1"]),
-        (["quality=recall", "quality.recall.lengths=[10]"], ["quality.recall.lengths: 10", "Use at least"]),
-        (["workload=file"], ["workload.path"]),
-    ],
-)
-def test_wrong_usage_starts_nothing(arguments: list[str], words: list[str], tmp_path: Path):
-    done = run(["harness", *arguments], tmp_path)
-    assert_one_clear_message(done, 2, *words)
-    assert records(tmp_path / "results") == []
-    assert leftovers(tmp_path / "results") == []
+WRONG: list[tuple[list[str], list[str]]] = [
+    (["load.concurency=4"], ["Did you mean load.concurrency?"]),
+    (["load.concurrency=four"], ["a whole number"]),
+    (["workload=poetry"], ["Choices:", "rag"]),
+    (["rag"], ["KEY=VALUE"]),
+    (["--halp"], ["--help"]),
+    (["backend.kv_dtype=f16,int8"], ["-m"]),
+    (["backend.threads=0"], ["backend.threads"]),
+    (["load.concurrency=0"], ["load.concurrency"]),
+    (["load=poisson", "load.rate=0"], ["load.rate"]),
+    (["workload.output_tokens=lots"], ["workload.output_tokens"]),
+    (["workload.prompt_tokens=10"], ["workload.prompt_tokens"]),
+    (["backend=endpoint"], ["backend.base_url"]),
+    (["model=path", "model.path=/nowhere/model.gguf"], ["model.path", "does not exist"]),
+    (["backend.kv_dtype=fp8"], ["backend.kv_dtype", "int8"]),
+    (
+        ["workload=rag", "workload.prompt_tokens=9000"],
+        ["workload.prompt_tokens", "backend.context_length"],
+    ),
+    (["backend.context_length=100000"], ["backend.context_length", "8192"]),
+    (["workload.corpus.name=folder", "workload.corpus.path=."], ["workload.corpus.path"]),
+    (["quality=perplexity", "quality.perplexity.text=missing.txt"], ["quality.perplexity.text"]),
+    (["quality=perplexity", "quality.perplexity.stride=0"], ["quality.perplexity.stride"]),
+    (["quality=perplexity", "quality.chunk=0"], ["quality.chunk=0", "at least 1"]),
+    (["quality=recall", "quality.recall.lengths=[10]"], ["quality.recall.lengths: 10", "Use at least"]),
+    (["workload=file"], ["workload.path"]),
+]
+
+
+@pytest.fixture(scope="module")
+def refused(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Path, Done]]:
+    """How each of WRONG ended, and the folder it ran in."""
+    folders = [tmp_path_factory.mktemp("wrong") for _ in WRONG]
+    done = run_each([(folder, arguments) for folder, (arguments, _) in zip(folders, WRONG, strict=True)])
+    return list(zip(folders, done, strict=True))
+
+
+@pytest.mark.parametrize("number", range(len(WRONG)), ids=[" ".join(arguments) for arguments, _ in WRONG])
+def test_wrong_usage_starts_nothing(number: int, refused: list[tuple[Path, Done]]):
+    folder, done = refused[number]
+    assert_one_clear_message(done, 2, *WRONG[number][1])
+    assert records(folder / "results") == []
+    assert leftovers(folder / "results") == []
+
+
+def test_wrong_usage_ends_the_process_with_its_status(tmp_path: Path):
+    arguments, words = WRONG[0]
+    assert_one_clear_message(run(["harness", *arguments], tmp_path), 2, *words)
 
 
 def test_a_model_that_does_not_fit_the_engine(tmp_path: Path):

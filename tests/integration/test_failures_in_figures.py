@@ -11,6 +11,7 @@ from tests.support.scripts import Script
 
 OK = Script(ttft_ms=5, itl_ms=2)
 SMALL = ["workload.requests=6", "workload.prompt_tokens=160", "workload.output_tokens=5", "load.warmup=1"]
+SMALL += ["workload.think_time_s=0"]
 BEFORE = [OK, OK]  # the question whether it is ready, and the warm-up
 
 
@@ -25,7 +26,7 @@ def measured(server: ScriptedServer, tmp_path: Path, *more: str) -> tuple[dict, 
 
 def test_timed_out_requests_are_misses(server: ScriptedServer, tmp_path: Path) -> None:
     server.play(OK, in_order=[*BEFORE, OK, Script(stall_after=0), Script(stall_after=2), OK])
-    record, rows = measured(server, tmp_path, "load.first_token_timeout_s=0.4", "load.token_timeout_s=0.4")
+    record, rows = measured(server, tmp_path, "load.first_token_timeout_s=1", "load.token_timeout_s=1")
     assert list(rows["ok"]) == [True, False, False, True, True, True]
     summary = record["summary"]
     counted = {"ok": 4, "errors": {"timeout_first_token": 1, "timeout_between_tokens": 1}, "retried": 0}
@@ -33,7 +34,7 @@ def test_timed_out_requests_are_misses(server: ScriptedServer, tmp_path: Path) -
     assert summary["slo_attainment"] == pytest.approx(4 / 6)
     assert summary["goodput_per_s"] == pytest.approx(4 / record["window"]["seconds"])
     assert summary["requests_per_s"] == summary["goodput_per_s"]  # and not more for having given up
-    assert record["window"]["seconds"] > 0.8  # the time they took is in it
+    assert record["window"]["seconds"] > 2  # the time they took is in it
     assert all(summary[name]["samples"] == 4 for name in ("ttft_ms", "tpot_ms", "e2e_ms"))
     assert {check["check"]: check["ok"] for check in record["validity"]}["no_errors"] is False
 

@@ -80,7 +80,7 @@ def test_it_runs_installed_in_another_folder(wheel: Path, server: ScriptedServer
     )
     assert where.stdout.count(str(site)) == 2
     command = [sys.executable, "-m", "harness", "backend=endpoint", f"backend.base_url={server.base_url}"]
-    small = ["workload.requests=3", "workload.output_tokens=4", "load.warmup=1"]
+    small = ["workload.requests=3", "workload.output_tokens=4", "workload.think_time_s=0", "load.warmup=1"]
     done = subprocess.run(
         [*command, *small], cwd=work, env=environment, capture_output=True, text=True, check=False
     )
