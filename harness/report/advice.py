@@ -22,6 +22,7 @@ from harness.report.advice_words import (
 )
 from harness.report.values import MISSING, listed, money, number
 
+_SHORT = {"perplexity": "PPL", "RAG answers": "RAG", "RAG options": "RAG\noptions", "summary facts": "facts"}
 _FURTHER_COSTS = {"per_query": "query", "per_user_hour": "user-hour"}
 
 
@@ -36,12 +37,15 @@ class AdviceRow:
 
 @dataclass(frozen=True)
 class AdviceSection:
-    """Everything that is shown, as plain text. excluded: setting and reasons."""
+    """Everything that is shown, as plain text. short: the headings of a terminal, "" of a column that it leaves out.
+    excluded: setting and reasons.
+    """
 
     title: str
     headline: str
     sentences: list[str]
     headings: list[str]
+    short: list[str]
     rows: list[AdviceRow]
     excluded: list[tuple[str, list[str]]]
     steps: list[Step]
@@ -54,7 +58,8 @@ def advice_section(advice: Advice) -> AdviceSection:
         title=f"What to take: {advice.asked.workload}",
         headline=_headline(advice),
         sentences=_sentences(advice),
-        headings=headings,
+        headings=[long for long, _ in headings],
+        short=[short for _, short in headings],
         rows=[AdviceRow(one.label, _cells(advice, one), one is advice.best) for one in advice.ranked],
         excluded=[(one.label, reasons(one)) for one in advice.excluded],
         steps=next_steps(advice),
@@ -159,12 +164,15 @@ def _gain(advice: Advice, ratio: float) -> float:
     return 1 - ratio if advice.by == COST else ratio - 1
 
 
-def _headings(advice: Advice) -> list[str]:
-    found = [f"{advice.currency} a million tokens"] if advice.by == COST else []
-    found += ["Tokens/s", "To the best", "Runs"]
-    found += ["Saves"] if any(one.saving for one in advice.ranked) else []
-    found += [limit_name(limit) for limit in advice.ranked[0].held] if advice.ranked else []
-    found += [label[:1].upper() + label[1:] for label in _figures(advice)]
+def _headings(advice: Advice) -> list[tuple[str, str]]:
+    """Of each column as a page and as a terminal has it; "": left out there, for want of room."""
+    cost = advice.by == COST
+    found = [(f"{advice.currency} a million tokens", f"{advice.currency}/M\ntokens")] if cost else []
+    found += [("Tokens/s", "" if cost else "tokens/s"), ("To the best", "to the\nbest"), ("Runs", "runs")]
+    found += [("Saves", "saves")] if any(one.saving for one in advice.ranked) else []
+    limits = [limit_name(limit) for limit in advice.ranked[0].held] if advice.ranked else []
+    found += [(f"{name[:1].upper()}{name[1:]}", name.replace(" ", "\n", 1)) for name in limits]
+    found += [(label[:1].upper() + label[1:], _SHORT.get(label, label)) for label in _figures(advice)]
     return found
 
 

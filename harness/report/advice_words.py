@@ -22,8 +22,10 @@ def saved(saving: Saving) -> str:
 
 def kept(limit: Held) -> str:
     """A limit that is kept."""
-    few = f", {limit.samples} requests" if limit.samples < limit.needed else ""
+    few = f", from {limit.samples} requests" if limit.samples < limit.needed else ""
     apart = f", {limit.runs_met} of {limit.runs} runs" if 0 < limit.runs_met < limit.runs else ""
+    if limit.key == SHARE:
+        return f"{measured_value(limit)} of requests {limit_name(limit)}, {limit_value(limit)} needed{few}{apart}"
     return f"{limit_name(limit)} {measured_value(limit)} of {limit_value(limit)}{few}{apart}"
 
 
@@ -62,7 +64,7 @@ def amount_lost(one: QualityLoss, share: float) -> str:
 def limit_name(limit: Held) -> str:
     """A limit: TTFT p95."""
     if limit.key == SHARE:
-        return "requests within every limit"
+        return "within every limit"
     return limit.key.removesuffix("_ms").replace("_", " ").upper().replace(" P", " p")
 
 
@@ -85,7 +87,7 @@ def loss_cell(one: QualityLoss | None, setting: Setting) -> str:
     if one.verdict == "uninformative":
         return one.verdict
     sign = "−" if one.lost > 0 else "+" if one.lost < 0 else ""
-    return f"{sign}{amount_lost(one, abs(one.lost))}"
+    return f"{sign}{100 * abs(one.lost):.1f} {'%' if one.figure.chance is None else 'pt'}"
 
 
 def share_words(share: float) -> str:
