@@ -10,7 +10,7 @@ from harness.records.paths import pick
 from harness.records.reader import Run
 from harness.records.schema import IDENTITY
 from harness.records.searches import RecordedSearch
-from harness.report.context_scaling import scaling_words
+from harness.report.context_scaling import outside_studies, scaling_headlines, scaling_words
 from harness.report.labels import group_labels
 from harness.report.memory import memory_words
 from harness.report.values import duration, listed, memory, number
@@ -38,15 +38,17 @@ class Answer:
 def answer(
     runs: Sequence[Run], searches: Sequence[RecordedSearch] = (), advised: Collection[str] = ()
 ) -> Answer:
-    """The opening of a report. The probes of a search are told by what it found, not one by one.
+    """The opening of a report. The probes of a search, and the runs of a context-scaling study, are told by what was
+    found, not one by one.
 
     advised: ids of runs that advice ranks above: they are not compared again, and described only where they are few.
     """
     probes = {probe.run for search in searches for probe in search.probes}
     measured = [run for run in runs if run.status != "failed"]
-    others = [run for run in measured if run.id not in probes]
+    others = [run for run in outside_studies(measured) if run.id not in probes]
     cautions: list[str] = []
     figures = [("", search.sentence) for search in searches]
+    figures += [("", headline) for headline in scaling_headlines(measured)]
     if not measured:
         figures = [("", "No run was measured. The reasons are in the table below.")]
     elif others:
@@ -81,10 +83,11 @@ def one_sentence(runs: Sequence[Run]) -> str:
     if not measured:
         reasons = {run.reason or "no reason recorded" for run in runs}
         return f"No run was measured: {'; '.join(sorted(reasons))}" if runs else "There is no run."
-    comparison = _comparison(measured)
-    parts = [comparison or _described(measured)]
-    if len(_groups(measured)) == 1:
-        parts += [words for words in (memory_words(measured),) if words]
+    others = outside_studies(measured)
+    comparison = _comparison(others) if others else None
+    parts = [comparison or _described(others)] if others else []
+    if len(_groups(others)) == 1:
+        parts += [words for words in (memory_words(others),) if words]
     parts += scaling_words(measured)
     if comparison and _too_few(measured):
         parts.append(_NO_VERDICT)

@@ -48,6 +48,26 @@ def outside_studies(runs: Sequence[Run]) -> list[Run]:
     return [run for run in runs if run.id not in inside]
 
 
+def scaling_headlines(runs: Sequence[Run]) -> list[str]:
+    """The exponents and the gain of each study, in one sentence."""
+    return [_headline(study) for study in studies(runs)]
+
+
+def _headline(study: Study) -> str:
+    found = []
+    if study.growth is not None and study.growth.memory is not None:
+        found.append(f"KV memory grows with context^{study.growth.memory.exponent.value:.2f}")
+    if study.growth is not None and study.growth.ttft is not None:
+        found.append(f"the time to first token grows with context^{study.growth.ttft.exponent.value:.2f}")
+    if study.batching is not None and study.batching.gain is not None:
+        count, gain = study.batching.gain
+        found.append(
+            f"continuous batching gives {number(gain)} times the tokens/s of one request after another at {count} "
+            "at once"
+        )
+    return f"{pick(study.runs[0].config, 'backend.name')}: {listed(found)}."
+
+
 def scaling_words(runs: Sequence[Run]) -> list[str]:
     """The same in words alone, for a terminal."""
     return [sentence for section in studies(runs) for sentence in _sentences(section)]
@@ -131,9 +151,9 @@ def _prefill_words(growth: Growth) -> str:
         return ""
     linear, quadratic = found.linear, found.quadratic
     parts = (
-        f"Its parts are {number(1000 * linear.value)} µs [{number(1000 * linear.low)}, "
-        f"{number(1000 * linear.high)}] for each token and {number(1e6 * quadratic.value)} ns "
-        f"[{number(1e6 * quadratic.low)}, {number(1e6 * quadratic.high)}] for each pair of them"
+        f"Of n tokens, its parts are {number(1000 * linear.value)} µs [{number(1000 * linear.low)}, "
+        f"{number(1000 * linear.high)}] · n and {number(1e6 * quadratic.value)} ns [{number(1e6 * quadratic.low)}, "
+        f"{number(1e6 * quadratic.high)}] · n²"
     )
     if quadratic.low <= 0 or found.even is None:
         return f"{parts}: a quadratic part cannot be told from none in these runs."

@@ -4,7 +4,13 @@ from pathlib import Path
 import pytest
 
 from harness.records.reader import Run, read_run
-from harness.report.context_scaling import outside_studies, scaling_sections, scaling_words
+from harness.report.answer import answer, one_sentence
+from harness.report.context_scaling import (
+    outside_studies,
+    scaling_headlines,
+    scaling_sections,
+    scaling_words,
+)
 from harness.report.memory import memory_figures, memory_words, predicted_bytes_per_token
 from harness.report.write import write_report
 from tests.support.synthetic_runs import Schedule, write_run
@@ -88,6 +94,11 @@ def test_the_section_says_in_words_how_each_figure_grows(tmp_path: Path) -> None
     assert doubts.startswith(
         f"{len(LENGTHS)} of these {len(runs)} runs failed a validity check: too few requests"
     )
+    (headline,) = scaling_headlines(runs)
+    assert headline.startswith("openvino: KV memory grows with context^1.0")
+    assert "at 8 at once" in headline
+    assert answer(runs).figures == [("", headline)]  # and no line for each of its runs
+    assert one_sentence(runs).startswith("KV memory grows")
     assert scaling_words(runs) == section.sentences
     other = read_run(write_run(tmp_path, "chat"))
     assert outside_studies([*runs, other]) == [other]
