@@ -9,13 +9,19 @@ DEV_STAMP := $(VENV)/.installed-dev
 export HF_HUB_OFFLINE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help bench test browser test-unit test-engines lint setup setup-dev lock lock-engines clean
+.PHONY: help bench nightly test browser test-unit test-engines lint setup setup-dev lock lock-engines clean
 
 help: ## What can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
 
 bench: $(RUN_STAMP) ## Run the main job: three workloads on a real engine, then a report
 	@$(BIN)/python -m harness
+
+NIGHTLY ?=
+nightly: $(RUN_STAMP) ## Has serving got worse? The first night is accepted, later ones are gated (NIGHTLY="workload=rag …")
+	@$(BIN)/python -m harness.engines action=install engine=openvino
+	@if ls results/baselines/*.json >/dev/null 2>&1; then $(BIN)/python -m harness.gate $(NIGHTLY); \
+	  else $(BIN)/python -m harness.gate gate.mode=stored gate.accept=true $(NIGHTLY); fi
 
 setup: $(RUN_STAMP) ## Make .venv with the harness and its embedded engine
 

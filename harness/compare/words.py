@@ -53,7 +53,7 @@ def interval(one: Judged) -> str:
     ratio = one.verdict.ratio
     if one.verdict.p is None or ratio.low is None or ratio.high is None:
         return MISSING
-    return f"{_percent(ratio.low)} … {_percent(ratio.high)}"
+    return f"{_percent(ratio.low).removesuffix(' %')} … {_percent(ratio.high)}"
 
 
 def reasons(found: CellComparison) -> list[str]:

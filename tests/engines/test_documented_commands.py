@@ -21,6 +21,8 @@ import pytest
 from backends.process import free_port
 from harness.engines.__main__ import parse as parse_engines
 from harness.engines.catalogue import default_offer
+from harness.gate.gating import NIGHTLY
+from harness.gate.options import options_from
 from tests.support.command_line import ROOT, Done, records, run
 from tests.support.fixtures import ScriptedServer, scripted_server
 from tests.support.model import embedded_model
@@ -240,6 +242,16 @@ def test_advise_commands(tmp_path: Path):
     for command in shown:
         arguments = [word.replace("ID", "r1") for word in shlex.split(command)[2:]]
         done = run(arguments, tmp_path)
+        assert done.status == 0, f"{command}: {done.err}"
+
+
+def test_gate_commands(tmp_path: Path):
+    """Gates measure for minutes (tests/integration/test_gate.py runs small ones); here each key of theirs is read."""
+    shown = [command for command in commands() if command.startswith("python -m harness.gate")]
+    assert len(shown) > 1
+    for command in shown:
+        _, rest = options_from(shlex.split(command)[3:])
+        done = run(["harness", *(rest or [NIGHTLY]), "--cfg", "job"], tmp_path)
         assert done.status == 0, f"{command}: {done.err}"
 
 

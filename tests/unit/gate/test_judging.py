@@ -1,0 +1,148 @@
+"""Findings from recorded runs whose figures are known by arithmetic."""
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from harness.compare.measures import chosen
+from harness.core.errors import UsageError
+from harness.gate.cells import by_cell, paired_cells
+from harness.gate.findings import INCONCLUSIVE, PASSED, REGRESSED, Outcome
+from harness.gate.judging import beyond_floor, judge_paired, judge_stored, suspects
+from harness.gate.junit import junit
+from harness.gate.options import options_from
+from harness.gate.words import annotations, headline, markdown
+from harness.records.reader import Run, read_run
+from tests.support.synthetic_runs import Schedule, write_failed_run, write_run
+
+OPTIONS, _ = options_from(["gate.fewest_nights=5"])
+MEASURES = [measure for measure in chosen(None, {}) if measure.gating]
+STEADY = [20.0, 20.2, 19.8, 20.1, 19.9]
+
+
+def _runs(folder: Path, name: str, gaps: list[float], **keys: object) -> list[Run]:
+    for i, gap in enumerate(gaps):
+        write_run(folder, f"{name}-{i}", Schedule(gap_ms=gap), **keys)
+    return [read_run(f"{name}-{i}", folder) for i in range(len(gaps))]
+
+
+def _words(findings) -> dict[str, str]:
+    return {finding.path: finding.word for finding in findings}
+
+
+def test_a_slower_night_regresses_in_what_is_slower(tmp_path: Path):
+    first = paired_cells(_runs(tmp_path, "a", STEADY), _runs(tmp_path, "b", [gap * 1.15 for gap in STEADY]))
+    found = suspects(first, MEASURES, OPTIONS)
+    assert {path for _, path in found} == {"tpot_ms.p50", "output_tokens_per_s"}
+    words = _words(judge_paired(first, first, MEASURES, OPTIONS))
+    assert words == {
+        "output_tokens_per_s": REGRESSED,
+        "tpot_ms.p50": REGRESSED,
+        "ttft_ms.p50": PASSED,
+        "memory.kv_per_request_bytes": PASSED,
+    }
+
+
+def test_without_a_second_look_nothing_regresses(tmp_path: Path):
+    first = paired_cells(_runs(tmp_path, "a", STEADY), _runs(tmp_path, "b", [gap * 2 for gap in STEADY]))
+    assert REGRESSED not in _words(judge_paired(first, {}, MEASURES, OPTIONS)).values()
+
+
+def test_an_equal_night_passes_and_a_noisy_one_is_inconclusive(tmp_path: Path):
+    equal = paired_cells(_runs(tmp_path, "a", STEADY), _runs(tmp_path, "b", STEADY[::-1]))
+    assert suspects(equal, MEASURES, OPTIONS) == []
+    assert set(_words(judge_paired(equal, {}, MEASURES, OPTIONS)).values()) == {PASSED}
+    wild = [12.0, 35.0, 20.0, 27.0, 15.0]
+    noisy = paired_cells(_runs(tmp_path, "c", wild), _runs(tmp_path, "d", wild[::-1]))
+    found = {one.path: one for one in judge_paired(noisy, {}, MEASURES, OPTIONS)}
+    assert found["tpot_ms.p50"].word == INCONCLUSIVE and "could have gone unseen" in found["tpot_ms.p50"].why
+    assert found["ttft_ms.p50"].word == PASSED
+
+
+def test_runs_that_break_are_a_regression_and_a_baseline_that_breaks_is_not(tmp_path: Path):
+    good = _runs(tmp_path, "a", STEADY, backend="vllm")
+    for i in range(3):
+        write_failed_run(tmp_path, f"b-{i}", "the engine died")
+    bad = [
+        *(read_run(f"b-{i}", tmp_path) for i in range(3)),
+        *_runs(tmp_path, "c", STEADY[:2], backend="vllm"),
+    ]
+    (broken,) = judge_paired(paired_cells(good, bad), {}, MEASURES, OPTIONS)
+    assert broken.word == REGRESSED and broken.why == "3 of 5 runs are not complete: the engine died"
+    (invalid,) = judge_paired(paired_cells(bad, good), {}, MEASURES, OPTIONS)
+    assert invalid.word == INCONCLUSIVE and "the baseline cannot be judged" in invalid.why
+
+
+def test_figures_that_a_failed_check_spoils_carry_no_verdict(tmp_path: Path):
+    spoilt = _runs(tmp_path, "b", STEADY, evidence={"client_cpu_share": 1.0})
+    assert any(check["ok"] is False for check in spoilt[0].validity)
+    found = judge_paired(paired_cells(_runs(tmp_path, "a", STEADY), spoilt), {}, MEASURES, OPTIONS)
+    assert _words(found)["tpot_ms.p50"] == INCONCLUSIVE
+    assert _words(found)["memory.kv_per_request_bytes"] == PASSED
+
+
+def test_other_work_is_refused(tmp_path: Path):
+    chat = _runs(tmp_path, "a", STEADY)
+    other = _runs(tmp_path, "b", STEADY, fingerprint={"plan_sha256": "another"})
+    with pytest.raises(UsageError, match="asked different requests"):
+        paired_cells(chat, other)
+    both = [*_runs(tmp_path, "c", STEADY), *_runs(tmp_path, "d", STEADY, workload="rag")]
+    with pytest.raises(UsageError, match="both need the same cells"):
+        paired_cells(chat, both)
+
+
+def test_stored_mode_knows_its_floor_from_its_history(tmp_path: Path):
+    look = by_cell(_runs(tmp_path, "a", STEADY))
+    usual = {
+        path: side.values(measure)[0]
+        for side in look.values()
+        for measure in MEASURES
+        for path in [measure.path]
+    }
+
+    def history(scatter: float, nights: int):
+        factors = [1 + scatter * (-1) ** night for night in range(nights)]
+        return lambda cell, path: [usual[path] * factor for factor in factors]
+
+    assert beyond_floor(look, history(0.01, 12), MEASURES, OPTIONS) == []
+    assert set(_words(judge_stored([look], history(0.01, 12), MEASURES, OPTIONS)).values()) == {PASSED}
+    wide = judge_stored([look], history(0.3, 12), MEASURES, OPTIONS)
+    assert {one.word for one in wide} == {INCONCLUSIVE} and "cannot be told" in wide[0].why
+    short = judge_stored([look], history(0.01, 4), MEASURES, OPTIONS)
+    assert {one.word for one in short} == {INCONCLUSIVE} and "4 of 5 nights" in short[0].why
+    slow = by_cell(_runs(tmp_path, "b", [gap * 1.2 for gap in STEADY]))
+    assert {path for _, path in beyond_floor(slow, history(0.01, 12), MEASURES, OPTIONS)} == {
+        "tpot_ms.p50",
+        "output_tokens_per_s",
+    }
+    worse = _words(judge_stored([slow, slow], history(0.01, 12), MEASURES, OPTIONS))
+    assert worse["tpot_ms.p50"] == REGRESSED and worse["ttft_ms.p50"] == PASSED
+    once = _words(judge_stored([slow, look], history(0.01, 12), MEASURES, OPTIONS))
+    assert once["tpot_ms.p50"] == PASSED
+
+
+def test_what_is_said_is_escaped_where_it_is_read(tmp_path: Path):
+    hostile = "<b>|\n::error::% \x00"
+    first = paired_cells(
+        _runs(tmp_path, "a", STEADY, workload=hostile),
+        _runs(tmp_path, "b", [gap * 1.2 for gap in STEADY], workload=hostile),
+    )
+    outcome = Outcome(
+        "20261130-010203", "paired", tuple(judge_paired(first, first, MEASURES, OPTIONS)), (hostile,)
+    )
+    assert outcome.word == REGRESSED and headline(outcome).startswith("Regressed: ")
+    text = markdown(outcome, [])
+    assert "<b>" not in text and all(line.count(" | ") in (0, 6) for line in text.splitlines())
+    for line in annotations(outcome):
+        assert line.startswith("::error title=") and line.count("::") == 2 and "\n" not in line
+    suite = ElementTree.fromstring(junit(outcome))[0]
+    assert suite.get("tests") == "4" and suite.get("failures") == "2"
+    assert [case.get("name") for case in suite.iter("testcase") if case.find("failure") is not None] == [
+        "Output throughput",
+        "TPOT p50",
+    ]
+
+
+def test_a_night_without_figures_has_not_passed():
+    assert Outcome("n", "paired", ()).word == INCONCLUSIVE
