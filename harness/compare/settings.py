@@ -155,8 +155,12 @@ def _quality(
     found = []
     for figure in QUALITY_FIGURES:
         name = figure.path.rsplit(".", 1)[-1]
-        pairs = ((run, _exact(run, everything)) for run in runs)
-        losses = (loss(base, run, figure, limits[name]) for run, base in pairs if base and name in limits)
+        if name not in limits:
+            continue
+        # A setting may have been measured again for its quality: only those runs are held against each other.
+        with_it = [run for run in everything if pick(run.summary, figure.path) is not None]
+        pairs = ((run, _exact(run, with_it)) for run in runs if run in with_it)
+        losses = (loss(base, run, figure, limits[name]) for run, base in pairs if base is not None)
         if (one := next((one for one in losses if one is not None), None)) is not None:
             found.append(one)
     return tuple(found), reference, bool(found)

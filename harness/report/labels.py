@@ -12,6 +12,8 @@ from harness.report.values import flatten
 _NOT_TELLING = ("results_dir", "repeats", "backend.port")
 # Every way in which a seed gets into the configuration; an engine's own follows the run's.
 _SEEDS = ("seed", "backend.seed")
+# What is asked about a setting, and no part of it.
+_ASKED_ABOUT = ("quality", "slo.")
 _LONGEST_VALUE = 40
 
 
@@ -36,20 +38,26 @@ def group_labels(runs: Sequence[Run]) -> dict[str, str]:
 
 
 def setting_labels(runs: Sequence[Run]) -> dict[str, str]:
-    """Like `group_labels` without the workload, for where its name stands once for all."""
+    """Like `group_labels` of what was served alone: without the workload, and whatever quality or limits were asked
+    about, since a setting that is measured again with them is the same.
+    """
+    named = _named(runs, (*_NOT_TELLING, *_SEEDS), _ASKED_ABOUT)
     return {
         run.id: label.replace(f" · {pick(run.config, 'workload.name')}", "", 1)
-        for run, label in zip(runs, group_labels(runs).values(), strict=True)
+        for run, label in zip(runs, named.values(), strict=True)
     }
 
 
-def _named(runs: Sequence[Run], not_telling: Sequence[str]) -> dict[str, str]:
+def _named(
+    runs: Sequence[Run], not_telling: Sequence[str], groups_aside: tuple[str, ...] = ()
+) -> dict[str, str]:
     grouped: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
         grouped[_base(run)].append(run)
     result = {}
     for base, members in grouped.items():
-        telling = [key for key in differing_options(members) if key not in not_telling]
+        different = differing_options(members)
+        telling = [key for key in different if key not in not_telling and not key.startswith(groups_aside)]
         alone = bool(telling) and len(grouped) == 1
         prefix = [*([] if alone else [base]), *_caveats(members)]
         result.update({run.id: " · ".join([*prefix, *_options(run, telling)]) for run in members})

@@ -107,6 +107,16 @@ def test_unmeasured_quality_is_said_and_asked_for():
     assert any("quality=[perplexity," in command for step in next_steps(found) for command in step.commands)
 
 
+def test_a_setting_measured_again_for_its_quality_is_the_same_setting():
+    speed = [a_run("r1", 100), a_run("r2", 150, "int8")]
+    again = [a_run("r3", 101, right=RIGHT), a_run("r4", 149, "int8", right=RIGHT)]
+    found = advice([*speed, *again])
+    assert [(one.label, len(one.runs), len(one.losses)) for one in found.ranked] == [
+        ("quant=int8", 2, 1),
+        ("quant=none", 2, 0),
+    ]
+
+
 def test_nothing_keeps_the_slo():
     found = advice(
         [a_run("r1", 100, ttft_ms=900), a_run("r2", 90, "int8", ttft_ms=700)], terms(ttft_p95_ms=600)
