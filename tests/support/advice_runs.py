@@ -47,7 +47,7 @@ def a_run(
             "backend": {**EXACT, "kv": {"evict": "none", "quant": setting}},
             "workload": {"name": workload},
             "load": {"name": "closed", "concurrency": 4, "rate": None},
-            "model": {"name": "m"},
+            "model": {"name": "smollm2-135m"},
             "hardware": {"name": "auto", "price_per_hour": price, "currency": "USD"},
             "quality": {"chunk": None, "recall": {"trials": 4} if right is not None else None},
         },

@@ -1,10 +1,12 @@
 """Advice against runs whose truth is known."""
 
 import random
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hydra import compose, initialize_config_module
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +14,7 @@ from harness.compare.advice import Advice, advise
 from harness.compare.asked import asked
 from harness.compare.next_steps import next_steps
 from harness.compare.settings import COST, RATE, Terms
+from harness.config import register_schemas, typed
 from harness.records.reader import Run, read_run
 from harness.report.advice import advice_section, reasons
 from harness.report.labels import setting_labels
@@ -176,6 +179,30 @@ def test_of_seeds_that_only_some_settings_ran_nothing_is_ranked():
     assert found.asked.left_out == 1
     assert found.ranked[0].label == "quant=none"
     assert "1 run left out" in told(found)
+
+
+def test_what_is_to_be_typed_next_is_a_configuration_of_the_harness():
+    slow = [place % 10 == 0 for place in range(200)]
+    cases = [
+        ([a_run("r1", 100, ttft_ms=900)], terms(ttft_p95_ms=600)),
+        ([a_run("r1", 100, requests=10)], terms(ttft_p95_ms=600, tpot_ms=50)),
+        ([a_run("r1", 100), a_run("r2", 300, "int2")], terms()),
+        ([a_run("r1", 100, right=RIGHT), a_run("r2", 300, "int8", right=[False, *RIGHT[1:]])], terms()),
+        ([a_run("r1", 100, right=slow), a_run("r2", 300, "int8", right=slow)], terms()),
+        ([a_run("r1", 100, failed_check=True)], terms()),
+    ]
+    typed_next = [
+        shlex.split(line)
+        for runs, of in cases
+        for step in next_steps(advice(runs, of))
+        for line in step.commands
+    ]
+    single = [words[3:] for words in typed_next if "-m" not in words[3:]]
+    assert len(single) >= 8
+    register_schemas()
+    with initialize_config_module("conf", version_base="1.3"):
+        for overrides in single:
+            assert typed(compose("config", overrides)).workload.name == "rag"
 
 
 RATES = st.floats(50, 500)
