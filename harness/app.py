@@ -41,8 +41,9 @@ def run_command(arguments: list[str]) -> int:
     except UsageError as error:
         screen.error(error)
         return error.exit_code
+    arguments, resume = without_resume(arguments)
     arguments = flags_first(with_default_experiment(arguments))
-    session = Session(screen)
+    session = Session(screen, resume)
     register_schemas(screen.warn)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
@@ -65,6 +66,13 @@ def with_default_experiment(arguments: list[str]) -> list[str]:
     """A call that says nothing of what to measure (at most where to keep it) runs the default experiment."""
     asks_nothing = all(argument.startswith("results_dir=") for argument in arguments)
     return [DEFAULT_EXPERIMENT, *arguments] if asks_nothing else arguments
+
+
+def without_resume(arguments: list[str]) -> tuple[list[str], str | None]:
+    """The arguments without `resume=SWEEP`, which is about the command and no part of a run; and SWEEP."""
+    rest = [argument for argument in arguments if not argument.startswith("resume=")]
+    given = [argument.removeprefix("resume=") for argument in arguments if argument.startswith("resume=")]
+    return rest, (given[-1] if given else None)
 
 
 def check_flags(arguments: list[str]) -> None:

@@ -55,6 +55,8 @@ Choices (GROUP=CHOICE; any key below one is set as GROUP.KEY=VALUE):
 _OUTRO = """
 Often set:
     seed repeats results_dir
+    resume=latest, resume=NAME: go on with a sweep that was stopped; give its
+        other arguments again
     backend.kv_dtype backend.context_length backend.max_running
     backend.prefix_cache backend.threads
     workload.prompt_tokens workload.output_tokens workload.requests

@@ -10,6 +10,7 @@ from harness.config import Config
 from harness.core.errors import HarnessError, Oversaturated, UsageError
 from harness.recording import record_failure
 from harness.records.unfinished import notice
+from harness.resuming import Earlier
 from harness.run import Outcome, checked, execute, prepare
 from harness.screen import Screen
 from harness.search.options import ProbeOptions
@@ -40,6 +41,7 @@ class Session:
     """What happened so far. Jobs after an interruption are skipped, and the count of them is told."""
 
     screen: Screen
+    resume: str | None = None  # the sweep to go on with
     interrupted: bool = False
     jobs: list[Job] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
@@ -47,6 +49,8 @@ class Session:
     results_dir: Path = Path("results")
     _noticed: set[Path] = field(default_factory=set)
     _begun: int = 0  # runs, searches counted as one
+    _earlier: Earlier | None = None
+    _taken: int = 0  # runs of an earlier command that stand for those of this one
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def add_job(self, configured: Callable[[], Config]) -> None:
@@ -61,6 +65,8 @@ class Session:
         not be missing from the report. Alone it leaves nothing behind.
         """
         self._check_ahead()
+        if self.resume is not None and not self._look_back(self.resume):
+            return
         repeat, most = 0, 1
         while repeat < most:
             for job in self.jobs:
@@ -80,6 +86,20 @@ class Session:
             return
         for problem in dict.fromkeys(problems):
             self.screen.warn(f"{problem} That run will be recorded as failed, the others go on.")
+
+    def _look_back(self, sweep: str) -> bool:
+        """Find what was measured before; False, and told, where there is nothing to go on with."""
+        try:
+            for job in self.jobs:
+                job.config = job.config or job.configured()
+            folders = [Path(job.config.results_dir) for job in self.jobs if job.config]
+            self._earlier = Earlier(sweep, folders[0])
+        except HarnessError as error:
+            self._add(Outcome(None, "failed", error))
+            return False
+        found = self._earlier.left()
+        self.screen.say(f"Going on with {self._earlier.sweep}: {found} of its runs are complete.")
+        return True
 
     def _problem(self, job: Job, say: Callable[[str], None]) -> str | None:
         try:
@@ -104,6 +124,10 @@ class Session:
                 job.config = job.configured()
             config = job.config
             self._look_at(Path(config.results_dir))
+            if self._earlier and (run_id := self._earlier.take(config)) is not None:
+                self._taken += 1
+                self._add(Outcome(run_id, "complete"))
+                return
             suffix = f", repeat {repeat + 1} of {config.repeats}" if config.repeats > 1 else ""
             self.screen.heading(f"{config.workload.name} on {config.backend.name}{suffix}{self._how_far()}")
             if isinstance(config.load, ProbeOptions):
@@ -122,7 +146,7 @@ class Session:
 
     def _how_far(self) -> str:
         """Which run of a sweep this is, and how long the rest takes if it goes on as so far; "" for a single run."""
-        total = sum(job.config.repeats if job.config else 1 for job in self.jobs)
+        total = sum(job.config.repeats if job.config else 1 for job in self.jobs) - self._taken
         if total < 2:
             return ""
         done, self._begun = self._begun, self._begun + 1
@@ -141,7 +165,7 @@ class Session:
 
     def _sweep_name(self) -> str:
         """Runs of one command belong together: the report without `runs=` takes the latest such group."""
-        return self.started.strftime("s%Y%m%d-%H%M%S")
+        return self._earlier.sweep if self._earlier else self.started.strftime("s%Y%m%d-%H%M%S")
 
     def _add(self, outcome: Outcome) -> None:
         self.outcomes.append(outcome)

@@ -1,5 +1,6 @@
 """Whole commands against the scripted server: what is recorded, what is said, how it ends."""
 
+import shutil
 import signal
 from pathlib import Path
 
@@ -246,3 +247,23 @@ def test_a_saved_plan_is_replayed_to_the_same_hash(server: ScriptedServer, tmp_p
     assert replayed.status == 0, replayed.err
     first, second = records(tmp_path / "results")
     assert first["fingerprint"]["plan_sha256"] == second["fingerprint"]["plan_sha256"]
+
+
+def test_a_sweep_that_was_stopped_goes_on_where_it_was(server: ScriptedServer, tmp_path: Path):
+    sweep = command(server, "-m", "seed=1,2")
+    done = run(sweep, tmp_path)
+    assert done.status == 0, done.err
+    first, second = records(tmp_path / "results")
+    shutil.rmtree(tmp_path / "results" / "runs" / second["id"])
+    server.play()
+    again = run([*sweep, "resume=latest"], tmp_path)
+    assert again.status == 0, again.err
+    assert f"Going on with {first['sweep']}: 1 of its runs are complete" in again.out + again.err
+    kept, made = records(tmp_path / "results")
+    assert kept == first
+    assert made["config"] == second["config"] and made["sweep"] == first["sweep"]
+    page = (tmp_path / again.last_line).read_text()
+    assert kept["id"] in page and made["id"] in page
+    unknown = run([*sweep, "resume=s19700101-000000"], tmp_path)
+    assert unknown.status == 2 and "There is no run of s19700101-000000" in unknown.err
+    assert len(records(tmp_path / "results")) == 2
