@@ -172,7 +172,8 @@ def _chat(pairs: Sequence[tuple[Run, Run]], limit: float) -> ClassCost | None:
 
 def _divergence(apart: Distance, limit: float) -> Cost:
     word = "inconclusive" if apart.interval is None else verdict_on(apart.interval, limit)
-    if word == "safe" and apart.told < _TOLD_ENOUGH:
+    # No difference at all means that nothing was read from the cache that differs: a text within one pass.
+    if word == "safe" and (apart.told < _TOLD_ENOUGH or apart.nats == 0):
         word = "inconclusive"
     most = apart.interval[1] if apart.interval else float("inf")
     return Cost(

@@ -151,6 +151,8 @@ def _undecided(found: ClassCost) -> str:
     if not open_ones:
         return "greedy tokens alone decide nothing"
     widest = max(open_ones, key=lambda cost: cost.most - cost.limit)
+    if widest.most <= widest.limit and widest.lost == 0:
+        return "both computed the very same, so the cache was not read (quality.chunk is as long as the text)"
     if widest.most <= widest.limit:
         return (
             f"the engine tells {_percent(found.told or 0)} of the probability, so its bound excludes no loss"

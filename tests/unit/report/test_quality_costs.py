@@ -116,3 +116,11 @@ def test_an_engine_that_tells_little_is_not_called_safe(runs: list[Run]):
     row = setting_costs(runs, setting_labels(runs), usual_losses())[0]
     assert row.classes["chat"].verdict == "inconclusive"
     assert "of the probability, so its bound excludes no loss" in cost_lines(runs)[0]
+
+
+def test_no_difference_at_all_means_that_the_cache_was_not_read(runs: list[Run]):
+    told(runs[3], 0)
+    assert (
+        setting_costs(runs, setting_labels(runs), usual_losses())[0].classes["chat"].verdict == "inconclusive"
+    )
+    assert "so the cache was not read" in cost_lines(runs)[0]
