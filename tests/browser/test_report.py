@@ -51,7 +51,7 @@ def test_it_opens_without_a_word_on_the_console_and_all_figures_are_drawn(
         "return [...document.querySelectorAll('figure > svg')].map(s => [s.getBoundingClientRect().width,"
         " s.getBoundingClientRect().height, s.querySelectorAll('path, use, image').length])"
     )
-    assert len(drawn) == 4 + 4  # four over all runs, and a timeline for each run that was measured
+    assert len(drawn) == 5 + 4  # five over all runs, and a timeline for each run that was measured
     assert all(width > 300 and height > 100 and shapes > 10 for width, height, shapes in drawn)
 
 
