@@ -44,7 +44,10 @@ def run_command(arguments: list[str]) -> int:
     arguments, resume = without_resume(arguments)
     arguments = flags_first(with_default_experiment(arguments))
     session = Session(screen, resume)
-    register_schemas(screen.warn)
+    if any(argument.startswith("setting=") for argument in arguments):
+        register_schemas()  # nobody asks what else there is
+    else:
+        register_schemas(screen.warn)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         _hydra_main(arguments, session)
