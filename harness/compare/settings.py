@@ -21,8 +21,10 @@ from harness.records.spoilt import spoiling
 RATE = "output_tokens_per_s"
 COST = "per_million_output_tokens"
 COSTS = (COST, "per_query", "per_user_hour")
-# Too few requests for a percentile are told with the limit itself.
-_TOLD_WITH_THE_LIMIT = ("tail_samples",)
+# Failed checks that do not take a run out: too few requests for a percentile are told with the limit itself, and
+# other work on the machine is what repeats are for.
+_BUSY = "quiet_machine"
+_COUNTS_ALL_THE_SAME = ("tail_samples", _BUSY)
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,14 @@ class Setting:
     judged: bool
     plain: str | None
     saving: Saving | None
+
+    @property
+    def busy(self) -> int:
+        """How many of its runs were made while something else used the machine."""
+        return sum(
+            any(check["check"] == _BUSY and check["ok"] is False for check in run.validity)
+            for run in self.runs
+        )
 
     @property
     def missed(self) -> tuple[Held, ...]:
@@ -135,7 +145,7 @@ def _sound(runs: Sequence[Run], terms: Terms) -> tuple[tuple[Run, ...], tuple[st
     for run in runs:
         if run.status != "complete":
             problems.append(f"{run.status}, {run.reason or 'no reason was recorded'}")
-        elif wrong := spoiling(run, paths, _TOLD_WITH_THE_LIMIT):
+        elif wrong := spoiling(run, paths, _COUNTS_ALL_THE_SAME):
             problems.append("; ".join(wrong))
         else:
             kept.append(run)

@@ -136,6 +136,12 @@ def _sentences(advice: Advice) -> list[str]:
             if not _limited(advice)
             else "No run counts, so the SLO was not judged."
         )
+    if busy := sum(one.busy for one in advice.ranked):
+        runs = sum(len(one.runs) for one in advice.ranked)
+        found.append(
+            f"{busy} of {runs} ranked runs were made while something else used the machine: "
+            "compare repeats, not single runs."
+        )
     if advice.asked.left_out:
         runs = f"{advice.asked.left_out} {'run' if advice.asked.left_out == 1 else 'runs'}"
         found.append(
