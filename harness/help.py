@@ -43,6 +43,12 @@ python -m harness load=search slo.ttft_p95_ms=500 slo.tpot_p95_ms=50
     the highest rate that keeps these limits
 python -m harness.report 'runs=[ID,ID]'
     a report from recorded runs
+python -m harness.compare baseline=ID candidate=ID
+    did it change, by how much, how sure
+python -m harness.gate
+    has serving got worse since the accepted night
+python -m harness.runs
+    which runs are recorded; show, export or delete them
 python -m harness.engines
     which engines there are, which are installed here, and how to install one
 python -m harness.plan users=80 context=4000

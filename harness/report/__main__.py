@@ -9,6 +9,7 @@ from pathlib import Path
 from harness.core.errors import HarnessError, RecordError, UsageError
 from harness.core.key_values import key_values
 from harness.records.reader import Run, runs_of_sweep
+from harness.records.selection import FILTERS, Selection, select, selection_of
 
 HELP = """Makes a report again from recorded runs. Measures nothing.
 
@@ -16,6 +17,8 @@ HELP = """Makes a report again from recorded runs. Measures nothing.
   python -m harness.report 'runs=[ID,ID]'         these runs in this order; also folders and *patterns*
   python -m harness.report action=list            which runs there are
 
+  filter.backend=, filter.workload=, filter.status=   only runs of these names or *patterns*
+  filter.since=7d      only runs that are no older (30m, 12h, 7d, 2w), or since a date
   results_dir=FOLDER   where runs lie (default: results)
   out=FOLDER           where the report goes (default: a folder below results_dir/reports, named by the runs)
 """
@@ -26,7 +29,7 @@ _ACTIONS = ("report", "list")
 class Request:
     """What the command line asks for."""
 
-    runs: list[str] = field(default_factory=list)
+    selection: Selection = field(default_factory=Selection)
     results_dir: Path = Path("results")
     out: Path | None = None
     action: str = "report"
@@ -34,10 +37,9 @@ class Request:
 
 def parse(arguments: list[str]) -> Request:
     """Read key=value arguments. Raises UsageError for anything else."""
-    given = key_values(arguments, ("runs", "results_dir", "out"), {"action": _ACTIONS})
-    names = given.get("runs", "").removeprefix("[").removesuffix("]").split(",")
+    given = key_values(arguments, ("runs", "results_dir", "out", *FILTERS), {"action": _ACTIONS})
     return Request(
-        [name.strip().strip("'\"") for name in names if name.strip()],
+        selection_of(given),
         Path(given.get("results_dir", "results")),
         Path(given["out"]) if "out" in given else None,
         given.get("action", "report"),
@@ -59,7 +61,7 @@ def main(arguments: list[str]) -> int:
 
 def execute(request: Request) -> None:
     """Do what was asked; prints the table, one sentence and the path."""
-    from harness.records.reader import find_runs, latest_runs, list_runs
+    from harness.records.reader import latest_runs, list_runs
     from harness.records.unfinished import notice
 
     if (left := notice(request.results_dir)) is not None:
@@ -74,7 +76,8 @@ def execute(request: Request) -> None:
         for name in names:
             print(listed_run(name, request.results_dir))
         return
-    runs = find_runs(request.runs, request.results_dir) if request.runs else latest_runs(request.results_dir)
+    narrowed = request.selection.narrows
+    runs = select(request.selection, request.results_dir) if narrowed else latest_runs(request.results_dir)
     from rich.console import Console
 
     from harness.records.searches import searches_of

@@ -4,6 +4,7 @@ A command is found by its first words in a fenced block of README.md, CONTRIBUTI
 run here nor named in RUN_ELSEWHERE fails the suite.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +25,11 @@ from harness.engines.__main__ import parse as parse_engines
 from harness.engines.catalogue import default_offer
 from harness.gate.gating import NIGHTLY
 from harness.gate.options import options_from
+from harness.runs.__main__ import main as main_of_runs
 from tests.support.command_line import ROOT, Done, records, run
 from tests.support.fixtures import ScriptedServer, scripted_server
 from tests.support.model import embedded_model
-from tests.support.synthetic_runs import write_run
+from tests.support.synthetic_runs import write_failed_run, write_run
 
 pytestmark = pytest.mark.engine
 
@@ -243,6 +246,18 @@ def test_advise_commands(tmp_path: Path):
         arguments = [word.replace("ID", "r1") for word in shlex.split(command)[2:]]
         done = run(arguments, tmp_path)
         assert done.status == 0, f"{command}: {done.err}"
+
+
+def test_runs_commands(tmp_path: Path):
+    shown = [command for command in commands() if command.startswith("python -m harness.runs")]
+    assert len(shown) > 3
+    write_run(tmp_path / "results", "r1", workload="rag", started_at=datetime.now(UTC).isoformat())
+    write_failed_run(tmp_path / "results", "r2", "no memory")
+    for command in shown:
+        arguments = [word.replace("ID", "r1") for word in shlex.split(command)[3:]]
+        with contextlib.chdir(tmp_path):
+            assert main_of_runs(arguments) == 0, command
+    assert (tmp_path / "runs.csv").is_file()
 
 
 def test_gate_commands(tmp_path: Path):
