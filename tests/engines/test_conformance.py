@@ -20,11 +20,13 @@ import pandas as pd
 import psutil
 import pytest
 
+from backends.base import Endpoint
 from backends.http_calls import post_json
 from backends.registry import make_backend
 from harness.core import metric_names as names
 from harness.core.errors import EngineError, UsageError
 from harness.core.model_store import ModelFiles
+from harness.quality.asking import next_token_log_probs
 from tests.support.command_line import leftovers, records, run
 from tests.support.completions import Answer, stream, whole
 from tests.support.conformance import (
@@ -157,6 +159,24 @@ async def test_prompt_log_probabilities_give_the_reference_perplexity(
     assert all(math.isfinite(value) and value <= 0 for value in values)
     found = math.exp(-sum(values) / len(values))
     assert found == pytest.approx(_REFERENCE_PERPLEXITY, rel=held.subject.perplexity)
+
+
+async def test_what_is_told_beside_a_prompt_token_belongs_to_one_distribution(
+    held: Held, client: aiohttp.ClientSession, model: ModelFiles
+) -> None:
+    able = held.backend.capabilities()
+    if not able.prompt_logprobs:
+        return
+    ids, wanted = _prompt(model, 40, 3), min(8, able.prompt_alternatives)
+    endpoint = Endpoint(held.base_url, held.config.model.name)
+    told = await asyncio.to_thread(
+        next_token_log_probs, endpoint, model.tokenizer(), ids, wanted, able.return_token_ids
+    )
+    assert told[0] == {}
+    for token, known in zip(ids[1:], told[1:], strict=True):
+        assert token in known
+        assert sum(map(math.exp, known.values())) <= 1.001
+        assert len(known) >= wanted - 1  # named by its text, one may be another's too
 
 
 async def _seen(held: Held, client: aiohttp.ClientSession, tasks: list["asyncio.Task[Any]"]) -> pd.DataFrame:
