@@ -50,7 +50,7 @@ class QualityLoss:
     @property
     def lost(self) -> float:
         """How much worse the candidate is; negative where it is better."""
-        return -self.difference if self.figure.higher_is_better else self.difference
+        return 0.0 - self.difference if self.figure.higher_is_better else self.difference
 
     @property
     def most_lost(self) -> float:
