@@ -137,9 +137,9 @@ def _sentences(advice: Advice) -> list[str]:
             else "No run counts, so the SLO was not judged."
         )
     if busy := sum(one.busy for one in advice.ranked):
-        runs = sum(len(one.runs) for one in advice.ranked)
+        ranked = sum(len(one.runs) for one in advice.ranked)
         found.append(
-            f"{busy} of {runs} ranked runs were made while something else used the machine: "
+            f"{busy} of {ranked} ranked runs were made while something else used the machine: "
             "compare repeats, not single runs."
         )
     if advice.asked.left_out:
