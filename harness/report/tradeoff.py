@@ -7,8 +7,10 @@ from statistics import median
 import pandas as pd
 
 from harness.compare.advice import Advice
+from harness.compare.quality import above_chance
 from harness.compare.settings import COST
 from harness.compare.tradeoff import Kept, Tradeoff, tradeoffs
+from harness.metrics.quality_figures import QUALITY_FIGURES
 from harness.records.paths import pick
 from harness.report.advice_words import risk, share_words
 from harness.report.canvas import INK, drawing, series_style, to_svg
@@ -134,10 +136,9 @@ def _figure(found: Tradeoff, name: str) -> Figure:
 
 
 def _panels(found: Tradeoff) -> list[_Panel]:
-    """Answers are of the first task that was measured; cost where there is a price, else what it follows from."""
-    answers = next(
-        ((path, label) for path, label in _ANSWERS if _median(found.exact, path) is not None), _ANSWERS[-1]
-    )
+    """Answers are of the first task in which keeping everything is above chance; without a price, throughput."""
+    measured = [one for one in _ANSWERS if _median(found.exact, one[0]) is not None]
+    answers = next((one for one in measured if _tells(found.exact, one[0])), (measured or _ANSWERS)[0])
     return [
         _Panel(answers[1], lambda one: _percent(_median(one, answers[0]))),
         _Panel("perplexity", lambda one: _median(one, "quality.perplexity")),
@@ -154,6 +155,11 @@ _ANSWERS = (
     ("quality.rag_options", "right options, %"),
     ("quality.recall", "facts recalled, %"),
 )
+
+
+def _tells(exact: Kept, path: str) -> bool:
+    figure = next(figure for figure in QUALITY_FIGURES if figure.path == path)
+    return any(above_chance(run, figure) for run in exact.setting.runs)
 
 
 def _cost(one: Kept) -> float | None:
