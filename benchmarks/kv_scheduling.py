@@ -51,6 +51,8 @@ def main() -> int:
     start = partial(_arm, folder, model, load, options)
     answers = _answers(options.answers, load, start)
     arms = [start(name, None, partial(_forced, answers)) for name in names]
+    for arm in arms:
+        arm.warm_up()
     while any(arm.going() for arm in arms):
         for arm in arms:
             if arm.going():

@@ -37,6 +37,8 @@ def arms(model: Decoder) -> list[Arm]:
         for name, kv in ((FULL, {}), (STATIC, EVICTING), (DYNAMIC, EVICTING))
     ]
     for arm in found:
+        arm.warm_up()
+        assert (arm.clock, arm.sent, arm.tokens) == (0, 0, {})
         while arm.going():
             arm.step()
     return found
