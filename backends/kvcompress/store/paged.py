@@ -16,6 +16,8 @@ from backends.kvcompress.store.pages import COUNT, EXACT, FIELDS, LIVE, PACKED, 
 from backends.kvcompress.store.rows import RECORD, RowLayout, as_record, page_bytes, row_layout
 from harness.core.errors import UsageError
 
+_LINE = 64  # bytes of a cache line
+
 
 class PagedStore:
     """Fulfils `contracts.KvStore`.
@@ -52,7 +54,7 @@ class PagedStore:
         self._position_bytes = 2 if context_length < 2**16 else 4
         self.page_bytes = page_bytes(head_dim, self._position_bytes)
         self.pages = pool_bytes // self.page_bytes
-        self._pool = np.zeros(self.pages * self.page_bytes, dtype=np.uint8)
+        self._pool = _aligned_zeros(self.pages * self.page_bytes)
         self._following = np.full(self.pages, -1, dtype=np.int32)
         self._free = np.arange(self.pages - 1, -1, -1, dtype=np.int32)
         self._counters = np.zeros(1 + max_rows, dtype=np.int64)
@@ -237,3 +239,10 @@ def _check(spec: KvSpec, layout: RowLayout) -> None:
         raise UsageError(
             f"kv.quant={spec.quant} with kv.granularity={spec.granularity} does not fit heads so small."
         )
+
+
+def _aligned_zeros(size: int) -> np.ndarray:
+    """uint8 [size] from the beginning of a cache line on."""
+    whole = np.zeros(size + _LINE, dtype=np.uint8)
+    first = -whole.ctypes.data % _LINE
+    return whole[first : first + size]

@@ -68,10 +68,40 @@ class RowLayout:
         return max(self.exact.slots, self.packed.slots)
 
     @property
+    def part(self) -> int:
+        """Where the sums of one block are in a thread's scratch memory, in floats: behind five times [group, width],
+        the queries plain and turned, sums of exact and of packed values, queries with the channels' scales."""
+        return 5 * self.group * self.width
+
+    @property
+    def totals(self) -> int:
+        """Where the sums of the queries are, plain and with the channels' zeros: 2 * [group]."""
+        return self.part + self.group * self.width
+
+    @property
+    def peaks(self) -> int:
+        """Where the largest scores so far are, [group], and behind them the sums of weights."""
+        return self.totals + 2 * self.group
+
+    @property
+    def offsets(self) -> int:
+        """Where weights times zeros are summed: [group, kinds]."""
+        return self.peaks + 2 * self.group
+
+    @property
+    def weights(self) -> int:
+        """Where the weights of one page are: [group, slots]."""
+        return self.offsets + self.group * self.packed.weight_groups
+
+    @property
+    def scaled(self) -> int:
+        """Where they are times the scales: [group, kinds, slots]."""
+        return self.weights + self.group * self.page_slots
+
+    @property
     def scratch(self) -> int:
         """Floats that one thread needs beside its scores."""
-        of_query = 6 * self.width + self.packed.weight_groups * (self.page_slots + 1) + 2
-        return self.group * of_query
+        return self.scaled + self.group * self.packed.weight_groups * self.page_slots
 
 
 def _together(group: int) -> int:

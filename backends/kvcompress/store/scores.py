@@ -7,12 +7,12 @@ from backends.kvcompress.store.codecs import unpack_keys
 from backends.kvcompress.store.codes import LANES
 from backends.kvcompress.store.inner import inlined
 from backends.kvcompress.store.memory import is_dead, of_bf16, peek
-from backends.kvcompress.store.pages import COUNT, FIRST, KEY_SCALE
+from backends.kvcompress.store.pages import KEY_SCALE
 from backends.kvcompress.store.products import add_products, load_key_scales, scale_keys, store_scores
 from backends.kvcompress.store.scales import block_at
 from backends.kvcompress.store.simd import load_bf16, prefetch, splat, zeros
 
-_NONE = np.float32(-3e38)  # of a place that holds no slot
+NONE = np.float32(-3e38)  # of a place that holds no slot
 
 
 @inlined
@@ -43,9 +43,10 @@ def _products(layout, pool, keys, scales, scratch, queries, apart):
             products = add_products(layout, products, unpacked, scratch, queries + row, apart)
         return products
     for first in range(0, layout.key_rows, layout.scale_rows):
-        steps, offsets = load_key_scales(layout, pool, scales, first), zeros(layout.key_parts)
+        dim = first
+        steps, offsets = load_key_scales(layout, pool, scales, dim), zeros(layout.key_parts)
         if layout.zeros:
-            offsets = load_key_scales(layout, pool, scales + 2 * layout.key_groups * layout.slots, first)
+            offsets = load_key_scales(layout, pool, scales + 2 * layout.key_groups * layout.slots, dim)
         for row in range(first, first + layout.scale_rows):
             unpacked = scale_keys(unpack_keys(layout, pool, keys, row), steps, offsets)
             products = add_products(layout, products, unpacked, scratch, queries + row, apart)
@@ -53,7 +54,7 @@ def _products(layout, pool, keys, scales, scratch, queries, apart):
 
 
 @inlined
-def _score_page(layout, group, pool, entry, page, chunks, scratch, queries, apart, sums, scores, length):
+def score_page(layout, group, pool, entry, page, chunks, scratch, queries, apart, sums, scores, length):
     """Scores of the first chunks of the page at byte `page`, to scratch[scores + query * length:].
 
     Places in scratch are those that `decode.attend_head` lays out.
@@ -84,34 +85,21 @@ def _score_page(layout, group, pool, entry, page, chunks, scratch, queries, apar
             for slot in range(chunk * LANES, (chunk + 1) * LANES):
                 if is_dead(layout, pool, page, slot):
                     for query in range(group):
-                        scratch[scores + slot + query * length] = _NONE
+                        scratch[scores + slot + query * length] = NONE
 
 
 @inlined
-def ask_for_next(layout, pool, following, page, first, size):
-    """Have `size` bytes from byte `first` of the page after this one brought to the caches.
-
-    Pages of a list lie apart, and the hardware sees that a stream is read anew in each.
-    """
-    coming = following[page]
-    if coming >= 0:
-        start = coming * layout.page_bytes + first
-        for line in range(start, start + size, 64):
-            prefetch(pool, line)
+def page_after_next(following, page):
+    """Whose memory is asked for while a page is computed, since one page's time is too short; the last page where the
+    list ends before."""
+    for _ in range(2):
+        if following[page] >= 0:
+            page = following[page]
+    return page
 
 
 @inlined
-def score(layout, group, pool, following, entry, scratch, queries, apart, sums, scores, length):
-    """Scores of a whole list of pages; the places that fill up the last eight cannot be chosen."""
-    page, left, at = entry[FIRST], entry[COUNT], scores
-    while left > 0:
-        chunks = (min(left, layout.slots) + LANES - 1) // LANES
-        ask_for_next(layout, pool, following, page, 0, layout.slots // LANES * layout.keys.chunk)
-        start = page * layout.page_bytes
-        _score_page(layout, group, pool, entry, start, chunks, scratch, queries, apart, sums, at, length)
-        at += chunks * LANES
-        left -= layout.slots
-        page = following[page]
-    for query in range(group):
-        for unused in range(scores + entry[COUNT], scores + padded(entry[COUNT])):
-            scratch[unused + query * length] = _NONE
+def ask_for(pool, start, end):
+    """Have the bytes from start to end of the pool brought to the caches."""
+    for line in range(start, end, 64):
+        prefetch(pool, line)

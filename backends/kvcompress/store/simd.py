@@ -216,7 +216,10 @@ def load_bf16(typing: Any, pool: Any, at: Any) -> Any:
 
 @intrinsic
 def prefetch(typing: Any, pool: Any, at: Any) -> Any:
-    """Ask for the cache line at a byte of the pool; nothing happens where there is none."""
+    """Ask for the cache line at a byte of the pool; nothing happens where there is none.
+
+    To the second level: a core has few places for lines on their way to the first, and waits for them.
+    """
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         byte = ir.PointerType(ir.IntType(8))
@@ -224,8 +227,8 @@ def prefetch(typing: Any, pool: Any, at: Any) -> Any:
         kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
         ask = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
         where = pointer(context, builder, signature.args[0], args[0], args[1], ir.IntType(8))
-        # To read, to be kept in all caches, data.
-        builder.call(ask, [where, *(ir.Constant(number, n) for n in (0, 3, 1))])
+        # To read, to be kept from the second level on, data.
+        builder.call(ask, [where, *(ir.Constant(number, n) for n in (0, 2, 1))])
         return context.get_dummy_value()
 
     return types.void(pool, types.intp), emit

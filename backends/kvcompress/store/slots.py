@@ -42,9 +42,9 @@ def append_tokens(pool, following, free, counters, book, layouts, layer, rows, p
     heads = book.shape[2]
     if counters[0] < len(rows) * heads and pages_needed(layouts, book, rows, layer) > counters[0]:
         return False
-    for token in range(len(rows)):
-        layout = layouts[rows[token], EXACT]
-        for head in range(heads):
+    for head in range(heads):  # one after the other, so that the pages of a head's tokens lie side by side
+        for token in range(len(rows)):
+            layout = layouts[rows[token], EXACT]
             page, slot = next_slot(layout, following, free, counters, book, rows[token], layer, head, EXACT)
             start = page * layout.page_bytes
             write_floats(layout.keys, keys[token, head], pool, key_at(layout, start, slot), LANES)

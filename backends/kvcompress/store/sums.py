@@ -7,10 +7,9 @@ from backends.kvcompress.store.codecs import unpack_values
 from backends.kvcompress.store.codes import LANES
 from backends.kvcompress.store.inner import inlined
 from backends.kvcompress.store.memory import of_bf16, peek
-from backends.kvcompress.store.pages import COUNT, FIRST, VALUE_SCALE
+from backends.kvcompress.store.pages import VALUE_SCALE
 from backends.kvcompress.store.products import add_weighted, load_sums, store_sums
 from backends.kvcompress.store.scales import block_at
-from backends.kvcompress.store.scores import ask_for_next
 from backends.kvcompress.store.simd import fma, lane, load, load_bf16, mul, splat, store
 
 
@@ -71,33 +70,24 @@ def _add_block(layout, group, pool, page, first, end, scratch, weights, apart, p
 
 
 @inlined
-def add_values(
-    layout, group, pool, following, entry, scratch, weights, length, scaled, offsets, part, sums, width
+def add_page(
+    layout, group, pool, entry, page, count, scratch, weights, apart, scaled, offsets, part, sums, width
 ):
-    """Add the weighted values of a whole list of pages to scratch[sums:] [group, width]; weights are [group, length].
+    """Add the weighted values of the first `count` slots of the page at byte `page` to scratch[sums:] [group, width];
+    weights are [group, apart].
 
     scaled, offsets, part: places in scratch for what `_scale_weights` and `_add_block` need.
     """
-    page, left, at = entry[FIRST], entry[COUNT], weights
-    stride = layout.weight_groups * layout.slots
-    while left > 0:
-        count = min(left, layout.slots)
-        ask_for_next(layout, pool, following, page, layout.values_at, layout.slots * layout.values.bytes)
-        start = page * layout.page_bytes
-        if layout.channel_values:
-            first = 0
-            for slot in range(LANES, count + LANES, LANES):
-                ends = slot >= count
-                if ends or block_at(layout, pool, start, slot, 1) != block_at(layout, pool, start, first, 1):
-                    _add_block(
-                        layout, group, pool, start, first, slot, scratch, at, length, part, sums, width
-                    )
-                    first = slot
-        elif layout.scaled_weights:
-            _scale_weights(layout, group, pool, entry, start, count, scratch, at, length, scaled, offsets)
-            _add_slots(layout, group, pool, start, 0, count, scratch, scaled, stride, sums, width)
-        else:
-            _add_slots(layout, group, pool, start, 0, count, scratch, at, length, sums, width)
-        at += count
-        left -= count
-        page = following[page]
+    if layout.channel_values:
+        first = 0
+        for slot in range(LANES, count + LANES, LANES):
+            ends = slot >= count
+            if ends or block_at(layout, pool, page, slot, 1) != block_at(layout, pool, page, first, 1):
+                _add_block(layout, group, pool, page, first, slot, scratch, weights, apart, part, sums, width)
+                first = slot
+    elif layout.scaled_weights:
+        stride = layout.weight_groups * layout.slots
+        _scale_weights(layout, group, pool, entry, page, count, scratch, weights, apart, scaled, offsets)
+        _add_slots(layout, group, pool, page, 0, count, scratch, scaled, stride, sums, width)
+    else:
+        _add_slots(layout, group, pool, page, 0, count, scratch, weights, apart, sums, width)
