@@ -7,9 +7,7 @@ from harness.core.weight_files import RECKONED, STORED, WeightSize, size_as, sto
 
 def test_values_of_every_file_count_in_the_precision_asked_for(tmp_path):
     save_file({"a": np.zeros((3, 5), np.float16)}, tmp_path / "model-1.safetensors", {"format": "pt"})
-    save_file(
-        {"b": np.zeros(7, np.float32), "c": np.ones((), np.float32)}, tmp_path / "model-2.safetensors"
-    )
+    save_file({"b": np.zeros(7, np.float32), "c": np.ones((), np.float32)}, tmp_path / "model-2.safetensors")
     assert size_as(tmp_path, "f32") == WeightSize(4 * (15 + 7 + 1), RECKONED)
     assert size_as(tmp_path, "bf16") == WeightSize(2 * (15 + 7 + 1), RECKONED)
 

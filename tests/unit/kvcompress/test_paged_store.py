@@ -155,7 +155,9 @@ def test_bytes_are_those_of_slots_and_slack(packing: KvSpec, slot: int) -> None:
     store.pack(1, row, 0, 2048)
     taken = (store.held_bytes(row) - empty) / (2048 * HEADS)
     in_a_page = store.page_bytes // (8 * slot) * 8  # slots come in eights
-    assert taken == -(-2048 // in_a_page) * (store.page_bytes + 8) / 2048  # 8: a link and a place on the free list
+    assert (
+        taken == -(-2048 // in_a_page) * (store.page_bytes + 8) / 2048
+    )  # 8: a link and a place on the free list
     assert slot <= taken < 1.13 * slot
     assert store.used_bytes() == store.held_bytes(row)
 
