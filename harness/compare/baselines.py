@@ -7,18 +7,13 @@ seed. Weights and KV cache are never changed together: a loss would have two cau
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from harness.core.exactness import EXACT_BITS, exact_bits
 from harness.records.paths import pick
 from harness.records.reader import Run
 
-_EXACT_BITS = {"f32": 32, "bf16": 16, "f16": 16}
 _ENGINE = ("name", "device", "dtype", "base_url")
 # What decides how a KV cache is held, in the options of any engine.
 _KV = ("kv_dtype", "kv_scheme", "kv", "eviction_keep", "eviction_start", "eviction_recent", "eviction_scores")
-_CHANGED = (
-    "evict",
-    "quant",
-    "share",
-)  # parts of `kv` that are "none" in a cache that holds everything exactly
 
 
 def baseline_of(run: Run, runs: Sequence[Run]) -> Run | None:
@@ -56,18 +51,13 @@ def weights_baseline_of(run: Run, runs: Sequence[Run]) -> Run | None:
 
 def kv_bits(run: Run) -> int:
     """Bits of a stored key or value where the cache holds every token exactly; else 0, also where nobody knows."""
-    backend = run.config.get("backend") or {}
-    kv = backend.get("kv") or {}
-    changed = any(kv.get(part, "none") != "none" for part in _CHANGED)
-    if changed or backend.get("eviction_keep") is not None:
-        return 0
-    return _EXACT_BITS.get(str(backend.get("kv_dtype")), 0)
+    return exact_bits(run.config.get("backend") or {})
 
 
 def full_weights(run: Run) -> bool:
     """Whether the weights are the model's own, or in a type of floating point of at least 16 bits."""
     dtype = pick(run.config, "backend.weight_dtype")
-    return dtype is None or dtype in _EXACT_BITS
+    return dtype is None or dtype in EXACT_BITS
 
 
 def kv_setting(run: Run) -> dict[str, Any]:

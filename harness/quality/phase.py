@@ -14,6 +14,7 @@ from harness.quality.agreement import agreement_pieces, check_agreement, continu
 from harness.quality.asking import continuation, continuation_ids, next_token_log_probs, prompt_log_probs
 from harness.quality.options import AgreementOptions, PerplexityOptions, QualityOptions, RecallOptions
 from harness.quality.perplexity import perplexity
+from harness.quality.reading import check_reads_cache
 from harness.quality.recall import check_recall, draw_items, recall
 from harness.quality.tasks import Route, check_tasks, measure_tasks
 from harness.quality.texts import documentation
@@ -53,6 +54,7 @@ def check_quality(
     check_tasks(options, tokenizer, seed, longest)
     if options.agreement is not None:
         check_agreement(options.agreement, longest)
+    check_reads_cache(options, backend, tokenizer, seed)
 
 
 def _check_perplexity(options: PerplexityOptions, longest: int) -> None:

@@ -64,7 +64,7 @@ SMALL = ["load.warmup=1", "load.requests=3"]
 # What a drawn workload asks for, where the command itself does not say it.
 SHORT = {"workload.prompt_tokens": 600, "workload.output_tokens": 4}
 SHORT_CHAT = {"workload.output_tokens": 4, "workload.think_time_s": 0}
-SMALL_QUALITY = ["quality.perplexity.tokens=120", "quality.perplexity.window=60"]
+SMALL_QUALITY = ["quality.perplexity.tokens=140", "quality.perplexity.window=70"]
 
 
 def commands() -> list[str]:

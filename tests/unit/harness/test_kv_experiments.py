@@ -11,9 +11,13 @@ from omegaconf import OmegaConf
 
 from backends.kvcompress.policies import check_policy
 from backends.kvcompress.spec import from_mapping, with_full_precision
+from backends.registry import make_backend
 from harness.config import Config, register_schemas, typed
 from harness.core.errors import UsageError
+from harness.quality.phase import engine_for_quality
+from harness.quality.reading import check_reads_cache
 from harness.settings import left_out, settings_of, settings_table
+from tests.support.model import embedded_tokenizer
 
 
 @pytest.fixture(autouse=True)
@@ -92,3 +96,12 @@ def test_each_workload_is_judged_by_the_tasks_that_speak_of_it(
 ) -> None:
     config = composed(f"experiment={experiment}", f"workload={workload}")
     assert tuple(sorted(config.quality.asked())) == tasks
+
+
+@pytest.mark.parametrize("workload", ["chat", "rag", "summarization"])
+@pytest.mark.parametrize("experiment", ["kv_methods", "kv_granularity", "rag_tradeoff"])
+def test_every_task_of_an_experiment_reads_the_cache_that_it_judges(experiment: str, workload: str) -> None:
+    lossy = "backend.kv={evict:snapkv,budget:{fraction:0.5}}"
+    config = composed(f"experiment={experiment}", f"workload={workload}", "backend=kvcompress", lossy)
+    check_reads_cache(config.quality, make_backend(config.backend), embedded_tokenizer(), config.seed)
+    assert engine_for_quality(config.quality, config.backend) == config.backend  # it starts only once
