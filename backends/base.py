@@ -7,7 +7,7 @@ of their own and are started as processes.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from omegaconf import MISSING
 
@@ -63,6 +63,10 @@ class EngineOptions:
     api_key_env: str = MISSING
     ca_file: str | None = MISSING
     verify_tls: bool = MISSING
+
+    def as_asked(self) -> Self:
+        """The same engine holding every request's KV cache as these options say, whatever else runs beside it."""
+        return self
 
 
 @dataclass(frozen=True, slots=True)

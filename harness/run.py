@@ -144,7 +144,7 @@ def speed_and_quality(prepared: Prepared, findings: Findings, writer: RunWriter,
             judge(prepared, prepared.backend, server, findings, screen)
     if quality != config.backend:
         backend = make_backend(quality)
-        title = f"Restarting {name} to feed {quality.prefill_chunk} tokens at a time"
+        title = f"Restarting {name} for quality, fed {quality.prefill_chunk} tokens at a time"
         with serve(backend, model, prepared.cores, log, screen.phase(title)) as server:
             findings.launch["quality"] = server.launch
             judge(prepared, backend, server, findings, screen)

@@ -1,7 +1,7 @@
 """The engine's options, as conf/backend/kvcompress.yaml fills them and as the engine is told them."""
 
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Self
 
 from omegaconf import MISSING
 
@@ -73,6 +73,10 @@ class KvCompressOptions(EngineOptions):
     kernel: str = MISSING
     scheduler: str = MISSING
     scheduling: SchedulingOptions = field(default_factory=SchedulingOptions)
+
+    def as_asked(self) -> Self:
+        """Static: by dynamic budgets a request that runs alone keeps everything. Without eviction both are the same."""
+        return self if self.kv.evict == "none" else replace(self, scheduler="static")
 
 
 def own_settings(options: KvCompressOptions, head_dim: int) -> dict[str, Any]:

@@ -78,16 +78,18 @@ def _check_perplexity(options: PerplexityOptions, longest: int) -> None:
 
 
 def engine_for_quality(options: QualityOptions, engine: EngineOptions) -> EngineOptions:
-    """The same engine as this phase needs it: fed `options.chunk` tokens at a time, and no prefix cache.
+    """The same engine as this phase needs it: fed `options.chunk` tokens at a time, no prefix cache, KV as asked for.
 
-    Tokens found in a prefix cache are not computed again, so engines give no log-probabilities for them; what the
-    KV cache holds is the same without one. Where the result differs from `engine`, the engine is started again.
+    One request at a time is asked here, so that an engine which gives each what the pool has would keep everything,
+    and a lossy setting would look exact: each request gets what the setting says instead. Tokens found in a
+    prefix cache are not computed again, so engines give no log-probabilities for them; what the KV cache holds is the
+    same without one. Where the result differs from `engine`, the engine is started again.
     """
     if not options.asked() or engine.base_url is not None:
         return engine
     chunk = engine.prefill_chunk if options.chunk is None else options.chunk
     prefix_cache = False if engine.prefix_cache else engine.prefix_cache
-    return dataclasses.replace(engine, prefill_chunk=chunk, prefix_cache=prefix_cache)
+    return dataclasses.replace(engine.as_asked(), prefill_chunk=chunk, prefix_cache=prefix_cache)
 
 
 def measure_quality(
