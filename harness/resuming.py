@@ -34,6 +34,10 @@ class Earlier:
         ids = self._ids[_key(shown_config(config))]
         return ids.pop(0) if ids else None
 
+    def holds(self, config: Config) -> bool:
+        """Whether there is a complete run of this configuration."""
+        return bool(self._ids[_key(shown_config(config))])
+
     def left(self) -> int:
         """How many complete runs nobody has taken."""
         return sum(map(len, self._ids.values()))

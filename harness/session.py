@@ -90,16 +90,28 @@ class Session:
     def _look_back(self, sweep: str) -> bool:
         """Find what was measured before; False, and told, where there is nothing to go on with."""
         try:
-            for job in self.jobs:
-                job.config = job.config or job.configured()
-            folders = [Path(job.config.results_dir) for job in self.jobs if job.config]
-            self._earlier = Earlier(sweep, folders[0])
+            configs = [config for job in self.jobs if (config := self._composed(job)) is not None]
+            if not configs:
+                return True  # each job tells what is wrong with it when its turn comes
+            self._earlier = Earlier(sweep, Path(configs[0].results_dir))
+            if not any(self._earlier.holds(config) for config in configs):
+                raise UsageError(
+                    f"None of these runs belongs to {self._earlier.sweep}. Give the arguments that it was started "
+                    "with, or leave resume= out."
+                )
         except HarnessError as error:
             self._add(Outcome(None, "failed", error))
             return False
         found = self._earlier.left()
         self.screen.say(f"Going on with {self._earlier.sweep}: {found} of its runs are complete.")
         return True
+
+    def _composed(self, job: Job) -> Config | None:
+        try:
+            job.config = job.config or job.configured()
+        except HarnessError:
+            return None
+        return job.config
 
     def _problem(self, job: Job, say: Callable[[str], None]) -> str | None:
         try:

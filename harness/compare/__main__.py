@@ -83,7 +83,7 @@ def main(arguments: list[str]) -> int:
 
 def execute(request: Request) -> None:
     """Compare, print, and write where that was asked for."""
-    from harness.compare.cells import cells, runs_named
+    from harness.compare.cells import cells, left_out, runs_named
     from harness.compare.measures import chosen
     from harness.compare.two_sides import judge
     from harness.compare.write import json_text, markdown, write
@@ -92,19 +92,21 @@ def execute(request: Request) -> None:
     baseline, candidate = (
         runs_named(names, request.results_dir) for names in (request.baseline, request.candidate)
     )
-    found = [judge(cell, measures) for cell in cells(baseline, candidate)]
+    paired = cells(baseline, candidate)
+    found = [judge(cell, measures) for cell in paired]
+    left = left_out(baseline, candidate, paired)
     if request.form == "json":
-        print(json_text(found))
+        print(json_text(found, left))
     elif request.form == "markdown":
-        print(markdown(found), end="")
+        print(markdown(found, left), end="")
     else:
         from rich.console import Console
 
         from harness.compare.show import show
 
-        show(found, Console(highlight=False))
+        show(found, left, Console(highlight=False))
     if request.out is not None:
-        print(write(found, request.out), file=sys.stderr if request.form != "table" else sys.stdout)
+        print(write(found, left, request.out), file=sys.stderr if request.form != "table" else sys.stdout)
 
 
 def _names(text: str) -> list[str]:

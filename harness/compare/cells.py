@@ -3,11 +3,13 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 
 from harness.core.errors import RecordError, UsageError
 from harness.records.paths import pick
 from harness.records.reader import Run, find_runs, list_runs, runs_of_sweep
+from harness.records.schema import IDENTITY
 from harness.report.values import flatten
 
 # Never part of a setting: where results lie, what only repeats a run, and what follows the seed.
@@ -30,11 +32,37 @@ def runs_named(patterns: Sequence[str], results_dir: Path) -> list[Run]:
     names = list_runs(results_dir)
     for pattern in patterns:
         sweep: list[Run] = []
-        if pattern not in names and not Path(pattern).exists():
+        if not any(fnmatch(name, pattern) for name in names) and not Path(pattern).exists():
             sweep = runs_of_sweep(pattern, results_dir)
         for run in sweep or find_runs([pattern], results_dir):
             found.setdefault(run.id, run)
     return list(found.values())
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A run that is in no cell, and why."""
+
+    side: str
+    run: str
+    why: str
+
+
+def left_out(baseline: Sequence[Run], candidate: Sequence[Run], found: Sequence[Cell]) -> tuple[LeftOut, ...]:
+    """Runs of either side that are compared with nothing: a workload that fell over must not just be missing."""
+    taken = {run.id for cell in found for run in (*cell.baseline, *cell.candidate)}
+    return tuple(
+        LeftOut(
+            side,
+            run.id,
+            "the other side has no complete run that was asked the same with these options"
+            if run.status == "complete"
+            else f"{run.status}, {run.reason or 'no reason was recorded'}",
+        )
+        for side, runs in (("baseline", baseline), ("candidate", candidate))
+        for run in runs
+        if run.id not in taken
+    )
 
 
 def cells(baseline: Sequence[Run], candidate: Sequence[Run]) -> list[Cell]:
@@ -54,18 +82,18 @@ def cells(baseline: Sequence[Run], candidate: Sequence[Run]) -> list[Cell]:
     found = []
     for workload in shared:
         theirs, ours = asked[0][workload], asked[1][workload]
-        plans = {run.fingerprint.get("plan_sha256") for run in theirs} & {
-            run.fingerprint.get("plan_sha256") for run in ours
-        }
+        plans = {_asked(run) for run in theirs} & {_asked(run) for run in ours}
         if plans:
-            same = [
-                [run for run in side if run.fingerprint.get("plan_sha256") in plans]
-                for side in (theirs, ours)
-            ]
+            same = [[run for run in side if _asked(run) in plans] for side in (theirs, ours)]
             found += _paired(workload, *same)
     if not found:
         raise UsageError(_nothing_shared(asked[0], asked[1]))
     return found
+
+
+def _asked(run: Run) -> tuple[object, ...]:
+    """What was measured: requests and model."""
+    return tuple(run.fingerprint.get(field) for field in IDENTITY)
 
 
 def _complete(side: str, runs: Sequence[Run]) -> list[Run]:
@@ -145,6 +173,8 @@ def _nothing_shared(baseline: Mapping[str, Sequence[Run]], candidate: Mapping[st
         and options[0].get(key) != options[1].get(key)
     ]
     what = f"They differ in: {'; '.join(differing)}." if differing else "Their requests are not the same."
+    if baseline[one][0].fingerprint.get("model_sha256") != candidate[one][0].fingerprint.get("model_sha256"):
+        return f"Baseline and candidate of {one} ran different models, so they are not compared. {what}"
     return f"Baseline and candidate of {one} were asked different requests, so they are not compared. {what}"
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from harness.compare import words
+from harness.compare.cells import LeftOut
 from harness.compare.two_sides import CellComparison
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ _LONGEST_VALUE = 34
 _STYLES = {"better": "green", "worse": "red"}
 
 
-def show(found: Sequence[CellComparison], console: "Console") -> None:
+def show(found: Sequence[CellComparison], left: Sequence[LeftOut], console: "Console") -> None:
     """Print a table for each cell, what was not decided and why, and what the sides do not have in common."""
     from rich import box
     from rich.table import Table
@@ -38,9 +39,8 @@ def show(found: Sequence[CellComparison], console: "Console") -> None:
                 *map(Text, cells), Text(verdict, style=style), style="" if one.measure.gating else "dim"
             )
         console.print(table)
-        for sentence in (*words.reasons(comparison), comparison.advice):
-            if sentence:
-                console.print(Text(sentence))
+        for sentence in words.notes(comparison):
+            console.print(Text(sentence))
         differing = comparison.differences
         if differing:
             console.print(Text("Not the same on both sides:"))
@@ -49,6 +49,8 @@ def show(found: Sequence[CellComparison], console: "Console") -> None:
         if len(differing) > _MOST_DIFFERENCES:
             console.print(Text(f"  and {len(differing) - _MOST_DIFFERENCES} more (out=FOLDER writes all)"))
         console.print()
+    for sentence in words.not_compared(left):
+        console.print(Text(sentence, style="red"))
 
 
 def _short(text: str) -> str:

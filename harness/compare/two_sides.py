@@ -1,13 +1,14 @@
 """Candidate against baseline: each figure's verdict, and everything else in which the two sides differ."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from harness.compare.cells import Cell
 from harness.compare.measures import Measure
 from harness.compare.statistics import FEWEST_RUNS, Verdict, verdict
 from harness.records.reader import Run
+from harness.records.spoilt import spoiling
 from harness.report.values import flatten
 
 _FALSE_ALARMS = 0.05  # of one cell, shared by the figures that decide (Bonferroni)
@@ -18,12 +19,16 @@ _NO_OPTION = ("results_dir", "repeats", "seed", "backend.seed", "backend.port")
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A figure of both sides: medians over the runs, and the verdict of the candidate."""
+    """A figure of both sides: medians over the runs, and the verdict of the candidate.
+
+    spoilt: in how many runs a failed check spoils it.
+    """
 
     measure: Measure
     baseline: float
     candidate: float
     verdict: Verdict
+    spoilt: int
 
     @property
     def word(self) -> str:
@@ -82,7 +87,17 @@ def judge(cell: Cell, measures: Sequence[Measure]) -> CellComparison:
             continue
         alpha = _FALSE_ALARMS / gating if measure.gating else _FALSE_ALARMS
         found = verdict(theirs, ours, measure.higher_is_better, measure.least_effect, alpha)
-        judged.append(Judged(measure, median(map(median, theirs)), median(map(median, ours)), found))
+        spoilt = [
+            sum(bool(spoiling(run, [measure.path])) for run in side)
+            for side in (cell.baseline, cell.candidate)
+        ]
+        most = any(
+            2 * bad > len(side) for bad, side in zip(spoilt, (cell.baseline, cell.candidate), strict=True)
+        )
+        if most:
+            found = replace(found, word="inconclusive", why="a failed check spoils it in most runs")
+        before, after = (median(map(median, side)) for side in (theirs, ours))
+        judged.append(Judged(measure, before, after, found, sum(spoilt)))
     return CellComparison(
         cell, tuple(judged), differences(cell), (_spoilt(cell.baseline), _spoilt(cell.candidate))
     )

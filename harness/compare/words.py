@@ -1,9 +1,10 @@
 """A comparison in words, alike on a terminal, in Markdown and in HTML."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
+from harness.compare.cells import LeftOut
 from harness.compare.two_sides import CellComparison, Judged
-from harness.report.values import MISSING, memory, number, percent, two_decimals
+from harness.report.values import MISSING, listed, memory, number, percent, two_decimals
 
 HEADINGS = ("", "baseline", "candidate", "change", "95 % interval", "verdict")
 _SHOWN: Mapping[str, Callable[[float | None], str]] = {"bytes": memory, "share": percent}
@@ -35,11 +36,27 @@ def runs(found: CellComparison) -> str:
     return ", ".join(sides)
 
 
+def notes(found: CellComparison) -> list[str]:
+    """What stands below a cell's table."""
+    spoilt = "✗: a failed check spoils this figure in some of the runs; the report of those runs says which."
+    marks = [spoilt] if any(one.spoilt for one in found.judged) else []
+    return [*marks, *reasons(found), *([found.advice] if found.advice else [])]
+
+
+def not_compared(left: Sequence[LeftOut]) -> list[str]:
+    """A line for each reason why runs are compared with nothing."""
+    by_reason: dict[tuple[str, str], list[str]] = {}
+    for one in left:
+        by_reason.setdefault((one.side, one.why), []).append(one.run)
+    return [f"Not compared, {side}: {listed(runs)} ({why})." for (side, why), runs in by_reason.items()]
+
+
 def row(one: Judged) -> tuple[str, ...]:
     """Cells of HEADINGS."""
     unit = one.measure.unit
     shown = two_decimals if one.measure.path == "quality.perplexity" else _SHOWN.get(unit, number)
     name = one.measure.title if unit in _SHOWN or not unit else f"{one.measure.title}, {unit}"
+    name = f"{name} ✗" if one.spoilt else name
     return (name, shown(one.baseline), shown(one.candidate), change(one), interval(one), one.word)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from harness.compare import words
+from harness.compare.cells import LeftOut
 from harness.compare.two_sides import CellComparison
 from harness.core.errors import HarnessError
 
@@ -15,7 +16,7 @@ SCHEMA = 1
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
-def as_record(found: Sequence[CellComparison]) -> dict[str, Any]:
+def as_record(found: Sequence[CellComparison], left: Sequence[LeftOut] = ()) -> dict[str, Any]:
     """Plain values; ratios are candidate / baseline."""
     return {
         "schema": SCHEMA,
@@ -38,6 +39,7 @@ def as_record(found: Sequence[CellComparison]) -> dict[str, Any]:
                         "interval": [judged.verdict.ratio.low, judged.verdict.ratio.high],
                         "p": judged.verdict.p,
                         "detectable": judged.verdict.detectable,
+                        "runs_spoilt": judged.spoilt,
                         "verdict": judged.word,
                         "why": judged.verdict.why,
                     }
@@ -47,15 +49,16 @@ def as_record(found: Sequence[CellComparison]) -> dict[str, Any]:
             }
             for one in found
         ],
+        "left_out": [asdict(one) for one in left],
     }
 
 
-def json_text(found: Sequence[CellComparison]) -> str:
+def json_text(found: Sequence[CellComparison], left: Sequence[LeftOut] = ()) -> str:
     """The record, indented."""
-    return orjson.dumps(as_record(found), option=orjson.OPT_INDENT_2).decode()
+    return orjson.dumps(as_record(found, left), option=orjson.OPT_INDENT_2).decode()
 
 
-def markdown(found: Sequence[CellComparison]) -> str:
+def markdown(found: Sequence[CellComparison], left: Sequence[LeftOut] = ()) -> str:
     """A heading and a table for each cell. Text of records can form neither a table cell nor a tag."""
     parts = []
     for one in found:
@@ -78,10 +81,11 @@ def markdown(found: Sequence[CellComparison]) -> str:
                 lines.append(f"| {_plain(two.name)} | {_plain(two.baseline)} | {_plain(two.candidate)} |")
             lines += ["", "</details>"]
         parts.append("\n".join(lines))
+    parts += [_plain(sentence) for sentence in words.not_compared(left)]
     return "\n\n".join(parts) + "\n"
 
 
-def html(found: Sequence[CellComparison]) -> str:
+def html(found: Sequence[CellComparison], left: Sequence[LeftOut] = ()) -> str:
     """One page that needs nothing else, in the look of the report."""
     import jinja2
 
@@ -95,10 +99,10 @@ def html(found: Sequence[CellComparison]) -> str:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    return environment.get_template("compare.html.j2").render(found=found, words=words)
+    return environment.get_template("compare.html.j2").render(found=found, left=left, words=words)
 
 
-def write(found: Sequence[CellComparison], folder: Path) -> Path:
+def write(found: Sequence[CellComparison], left: Sequence[LeftOut], folder: Path) -> Path:
     """Write compare.json, compare.md and compare.html; returns the path of the last.
 
     Raises HarnessError where the folder cannot be written.

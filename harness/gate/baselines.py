@@ -1,18 +1,21 @@
 """What was accepted: one small file for each experiment, engine and class of hardware."""
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import orjson
+from omegaconf import OmegaConf
 
 from harness.core.errors import RecordError
-from harness.records.paths import pick
-from harness.records.reader import Run
+from harness.fingerprint import machine
 
 SCHEMA = 1
+_LONGEST_NAME = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +48,36 @@ class Baseline:
     samples: dict[str, dict[str, list[float]]] = field(default_factory=dict)
 
 
-def key_of(arguments: Sequence[str], runs: Sequence[Run]) -> Key:
-    """From the command and the candidate's runs."""
-    experiment = next((a.partition("=")[2] for a in arguments if a.startswith("experiment=")), "")
-    others = [argument for argument in arguments if not argument.startswith(("experiment=", "-"))]
-    engines = sorted({str(pick(run.config, "backend.name") or "unknown") for run in runs})
-    name = "-".join(filter(None, (slug(experiment), *(slug(argument) for argument in others))))
-    return Key(name or "default", "+".join(map(slug, engines)), hardware_class(runs[0].fingerprint))
+def key_of(arguments: Sequence[str], of_side: Sequence[str] = ()) -> Key:
+    """From the command, what only the sides get, and this machine: known before anything is measured."""
+    given = {key: value for key, _, value in (argument.partition("=") for argument in arguments)}
+    others = sorted(
+        argument
+        for argument in (*arguments, *of_side)
+        if not argument.startswith(("experiment=", "backend=", "-"))
+    )
+    name = "-".join(filter(None, (slug(given.get("experiment", "")), *map(slug, others))))
+    if len(name) > _LONGEST_NAME:
+        name = f"{name[:_LONGEST_NAME]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    engine = slug(given.get("backend") or default_engine(given.get("experiment")))
+    return Key(name or "default", engine, hardware_class(machine()))
 
 
-def hardware_class(fingerprint: Mapping[str, Any]) -> str:
+def default_engine(experiment: str | None) -> str:
+    """The engine that the configuration names where the command does not."""
+    for path in filter(None, (f"experiment/{experiment}.yaml" if experiment else None, "config.yaml")):
+        file = files("conf").joinpath(path)
+        if not file.is_file():
+            continue
+        values: Any = OmegaConf.to_container(OmegaConf.create(file.read_text(encoding="utf-8")))
+        for entry in values.get("defaults", []):
+            if isinstance(entry, dict) and (found := entry.get("override /backend") or entry.get("backend")):
+                return str(found)
+    return "unknown"
+
+
+def hardware_class(machine: Mapping[str, Any]) -> str:
     """GPUs by name and count, else the CPU by name and cores."""
-    machine = fingerprint.get("machine") or {}
     if gpus := machine.get("gpus"):
         return f"{slug(str(gpus[0]))}-x{len(gpus)}"
     return f"{slug(str(machine.get('cpu') or 'cpu'))}-{machine.get('cores') or 0}-cores"

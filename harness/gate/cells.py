@@ -1,81 +1,95 @@
 """A night's runs cut into cells: what was asked, with which setting, a side each."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from harness.compare.measures import Measure
 from harness.core.errors import UsageError
+from harness.records.paths import pick
 from harness.records.reader import Run
+from harness.records.spoilt import spoiling
 from harness.report.labels import group_labels
-
-_MOST_SPOILT = 0.5  # of a side's runs, beyond which its figures carry no verdict
 
 
 @dataclass(frozen=True)
 class Side:
-    """The runs of one side of one cell, failed ones included."""
+    """The runs of one side of one cell in one look, failed ones included."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[Run, ...] = ()
 
     @property
     def complete(self) -> list[Run]:
         """Those that measured what was planned."""
         return [run for run in self.runs if run.status == "complete"]
 
-    @property
-    def broken(self) -> str:
-        """Why there are too few complete runs to judge; "" where most are complete."""
-        failed = [run for run in self.runs if run.status != "complete"]
-        if 2 * len(failed) <= len(self.runs) and self.runs:
-            return ""
-        why = next((run.reason for run in failed if run.reason), "no reason was recorded")
-        return f"{len(failed)} of {len(self.runs)} runs are not complete: {why}"
+    def lost(self, planned: int) -> int:
+        """How many of the planned runs are not complete, those included that left no record at all."""
+        return max(planned, len(self.runs)) - len(self.complete)
 
-    def spoilt(self, path: str) -> bool:
-        """Whether a failed check spoils this figure in most runs."""
-        bad = [run for run in self.complete if any(_spoils(check, path) for check in run.validity)]
-        return len(bad) > _MOST_SPOILT * len(self.complete)
+    def why_lost(self) -> str:
+        """The first reason that a run gives."""
+        failed = [run for run in self.runs if run.status != "complete"]
+        return next((run.reason for run in failed if run.reason), "they left no record that says why")
 
     def values(self, measure: Measure) -> tuple[float, ...]:
-        """The figure of each complete run that has it, by its median where it has several."""
-        return tuple(median(found) for run in self.complete if (found := measure.samples(run)))
+        """The figure of each complete run that has it and that no failed check spoils, by its median."""
+        sound = [run for run in self.complete if not spoiling(run, [measure.path])]
+        return tuple(median(found) for run in sound if (found := measure.samples(run)))
+
+    def tells(self, measure: Measure) -> bool:
+        """Whether any complete run has the figure, spoilt or not."""
+        return any(pick(run.summary, measure.path) is not None for run in self.complete)
+
+    def spoilt(self, measure: Measure) -> bool:
+        """Whether failed checks spoil the figure in more than half of the complete runs."""
+        bad = [run for run in self.complete if spoiling(run, [measure.path])]
+        return 2 * len(bad) > len(self.complete)
 
 
 def by_cell(runs: Sequence[Run]) -> dict[str, Side]:
-    """Runs of one side by their label: engine, workload, and the options in which cells differ."""
+    """Runs of one side by what they were asked and the options in which cells differ; by engine where several ran."""
     names = group_labels(runs)
+    engines = {str(pick(run.config, "backend.name")) for run in runs}
+    shared = f"{engines.pop()} · " if len(engines) == 1 else ""
     found: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
-        found[names[run.id]].append(run)
+        found[names[run.id].removeprefix(shared) if shared else names[run.id]].append(run)
     return {name: Side(tuple(members)) for name, members in found.items()}
 
 
 def paired_cells(baseline: Sequence[Run], candidate: Sequence[Run]) -> dict[str, tuple[Side, Side]]:
-    """The cells of both sides. Raises UsageError where they are not the same, or were asked different requests."""
+    """The cells of both sides; one that a side lacks is empty there.
+
+    Raises UsageError where no cell is on both sides, or where one was asked different requests or another model.
+    """
     theirs, ours = by_cell(baseline), by_cell(candidate)
-    if len(theirs) == len(ours) == 1:  # two engines under one gate have different labels
+    if len(theirs) == len(ours) == 1:  # whatever the options are that tell the sides apart
         ((_, one),), ((name, other),) = theirs.items(), ours.items()
         pairs = {name: (one, other)}
-    elif set(theirs) == set(ours):
-        pairs = {name: (theirs[name], side) for name, side in ours.items()}
     else:
+        names = dict.fromkeys([*theirs, *ours])
+        pairs = {name: (theirs.get(name, Side()), ours.get(name, Side())) for name in names}
+    if theirs and ours and not any(one.runs and other.runs for one, other in pairs.values()):
         raise UsageError(
             f"The baseline measured {', '.join(theirs)}, the candidate {', '.join(ours)}: both need the same cells. "
             "Let gate.baseline and gate.candidate differ in nothing that is measured."
         )
     for name, sides in pairs.items():
-        plans = [{run.fingerprint.get("plan_sha256") for run in side.complete} for side in sides]
-        if all(plans) and plans[0] != plans[1]:
+        asked = [asked_of(side) for side in sides]
+        if all(asked) and asked[0] != asked[1]:
             raise UsageError(
-                f"{name}: the two sides were asked different requests, so they are not compared."
+                f"{name}: the two sides were asked different requests or of another model, so they are not compared."
             )
     return pairs
 
 
-def _spoils(check: Mapping[str, object], path: str) -> bool:
-    spoils = check.get("spoils")
-    if check["ok"] is not False or not isinstance(spoils, list):
-        return False
-    return any(path == name or path.startswith(f"{name}.") for name in spoils)
+def asked_of(side: Side) -> list[str]:
+    """SHA-256 of the requests and of the model of a cell, one pair for each seed, sorted."""
+    return sorted(
+        {
+            f"{run.fingerprint.get('plan_sha256')} {run.fingerprint.get('model_sha256')}"
+            for run in side.complete
+        }
+    )

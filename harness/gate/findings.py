@@ -11,7 +11,7 @@ class Finding:
 
     baseline, candidate: medians over runs, None where there are none. worsening: relative change to the worse.
     p: of both looks together where there were two. visible: the least worsening that would have been found.
-    looks: how often it was measured.
+    looks: how often it was measured. decisive: it speaks for the whole cell, whose figures are not judged.
     """
 
     cell: str
@@ -26,6 +26,7 @@ class Finding:
     p: float | None = None
     visible: float | None = None
     looks: int = 1
+    decisive: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,10 +34,11 @@ class Floor:
         return self.factor - 1
 
 
-def floor_of(history: Sequence[float], alpha: float) -> Floor | None:
+def floor_of(history: Sequence[float], alpha: float, least_effect: float = 0.0) -> Floor | None:
     """The floor of a figure, one-sided at `alpha`, from its medians of nights in order; None where they say nothing.
 
-    All values are above 0. None for fewer than 3 nights, and where the nights resemble their neighbours so much that
+    All values are above 0. least_effect: the smallest relative change that matters, below which no floor goes. None
+    for fewer than 3 nights, and where the nights resemble their neighbours so much that
     they count as fewer than 2.
     """
     if len(history) < 3:
@@ -47,7 +48,7 @@ def floor_of(history: Sequence[float], alpha: float) -> Floor | None:
     centred = values - values.mean()
     total = float(np.sum(centred**2))
     if total <= n * 1e-24:  # the same every night, such as bytes that only geometry decides
-        return Floor(float(exp(values.mean())), 1.0, n, n)
+        return Floor(float(exp(values.mean())), 1 / (1 - least_effect), n, n)
     found = float(np.sum(centred[1:] * centred[:-1]) / total)
     alike = min(max(found + (1 + 3 * found) / n, 0.0), _MOST_ALIKE)  # bias of short series: Kendall 1954
     effective = n * (1 - alike) / (1 + alike)
@@ -56,7 +57,8 @@ def floor_of(history: Sequence[float], alpha: float) -> Floor | None:
     # The scatter around the history's own mean is too small by the variance of that mean.
     spread = np.sqrt(total / n / (1 - 1 / effective))
     bound = float(t.ppf(1 - alpha, effective - 1)) * spread * np.sqrt(1 + 1 / effective)
-    return Floor(float(exp(values.mean())), float(exp(min(bound, 50.0))), n, effective)
+    factor = max(float(exp(min(bound, 50.0))), 1 / (1 - least_effect))
+    return Floor(float(exp(values.mean())), factor, n, effective)
 
 
 def beyond(value: float, floor: Floor, higher_is_better: bool) -> bool:

@@ -1,17 +1,19 @@
 """The story of a gate: measure, judge, measure again what looks worse, keep what was found."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from harness.compare.measures import Measure, chosen
 from harness.core.errors import HarnessError
-from harness.gate.accepted import accepted_side, check_same_plans, environment_of, plans
+from harness.gate.accepted import accepted_side, check_same_plans, environment_of
+from harness.gate.against_history import beyond_floor, judge_stored
 from harness.gate.baselines import Baseline, Key, key_of, read_baseline, write_baseline
-from harness.gate.cells import Side, by_cell, paired_cells
+from harness.gate.cells import asked_of, by_cell, paired_cells
 from harness.gate.findings import Finding, Outcome
 from harness.gate.history import append, read_history, unchanged
-from harness.gate.judging import beyond_floor, judge_paired, judge_stored, suspects
+from harness.gate.judging import judge_paired, suspects
 from harness.gate.night import BASELINE, CANDIDATE, Night, measure, new_night, turns
 from harness.gate.options import GateOptions
 
@@ -22,91 +24,115 @@ NIGHTLY = "experiment=nightly"
 def run_gate(options: GateOptions, arguments: Sequence[str], say: Say) -> tuple[Outcome, Key, Night]:
     """Measure and judge a night, append it to the history, and accept it where that was asked for.
 
-    Raises UsageError for a baseline that there is not, and for arguments that `python -m harness` refuses.
+    Raises UsageError for a baseline that there is not, and for arguments that `python -m harness` refuses;
+    RecordError for a baseline or history that is damaged, before anything is measured; HarnessError where nothing
+    was recorded.
     """
     arguments = list(arguments)
-    if not any(argument.startswith(("experiment=", "workload=")) for argument in arguments):
+    if not any(argument.startswith("experiment=") for argument in arguments):
         arguments.insert(0, NIGHTLY)
+    key = key_of(arguments, [*(options.baseline or []), *options.candidate])
+    baseline = read_baseline(Path(options.baselines), key)
+    read_history(Path(options.folder))
+    if baseline is None and options.first == "accept" and not options.baseline:
+        say(
+            f"Nothing was accepted yet for {key.experiment} on {key.engine} here: tonight becomes the baseline."
+        )
+        options = replace(options, mode="stored", accept=True)
     measures = [one for one in chosen(options.gating, {"": options.least_effect}) if one.gating]
     of_side = {CANDIDATE: list(options.candidate)}
     if options.mode == "paired":
-        of_side[BASELINE] = list(options.baseline or accepted_side(Path(options.baselines), arguments))
+        given = options.baseline
+        of_side[BASELINE] = accepted_side(baseline, key) if given is None else list(given)
     night = new_night(Path(options.folder), arguments)
     if options.mode == "paired":
         findings = _paired(night, of_side, measures, options, say)
     else:
-        findings = _stored(night, of_side, measures, options, say)
-    return _kept(night, findings, measures, options)
+        findings = _stored(night, of_side, measures, options, key, baseline, say)
+    outcome = Outcome(night.id, options.mode, tuple(findings), tuple(_cautions(night)))
+    _keep(night, outcome, key, baseline, measures, options)
+    return outcome, key, night
 
 
 def _paired(
     night: Night, of_side: dict[str, list[str]], measures: Sequence[Measure], options: GateOptions, say: Say
 ) -> list[Finding]:
     measure(night, 1, list(turns(options.repeats)), of_side, say)
-    first = paired_cells(night.runs(BASELINE, 1), night.runs(CANDIDATE, 1))
-    second: dict[str, tuple[Side, Side]] = {}
-    if found := suspects(first, measures, options):
+    _check_recorded(night)
+    looks = [paired_cells(night.runs(BASELINE, 1), night.runs(CANDIDATE, 1))]
+    if found := suspects(looks[0], measures, options):
         say(f"{_named(found)} looks worse; measured again")
         measure(night, 2, list(turns(options.repeats)), of_side, say)
-        second = paired_cells(night.runs(BASELINE, 2), night.runs(CANDIDATE, 2))
-    return judge_paired(first, second, measures, options)
+        looks.append(paired_cells(night.runs(BASELINE, 2), night.runs(CANDIDATE, 2)))
+    return judge_paired(looks, measures, options)
 
 
 def _stored(
-    night: Night, of_side: dict[str, list[str]], measures: Sequence[Measure], options: GateOptions, say: Say
+    night: Night,
+    of_side: dict[str, list[str]],
+    measures: Sequence[Measure],
+    options: GateOptions,
+    key: Key,
+    baseline: Baseline | None,
+    say: Say,
 ) -> list[Finding]:
     measure(night, 1, [CANDIDATE] * options.repeats, of_side, say)
-    runs = night.runs(CANDIDATE, 1)
-    key = key_of(night.arguments, runs)
-    baseline = read_baseline(Path(options.baselines), key)
-    looks = [by_cell(runs)]
-    if baseline is not None:
+    _check_recorded(night)
+    looks = [by_cell(night.runs(CANDIDATE, 1))]
+    if baseline is not None and not options.accept:
         check_same_plans(baseline, looks[0])
     table = read_history(Path(options.folder))
-    accepted = baseline.night if baseline else ""
 
     def history(cell: str, path: str) -> list[float]:
-        return unchanged(table, key, cell, path, accepted) if baseline else []
+        return unchanged(table, key, cell, path, baseline.night) if baseline else []
 
     if found := beyond_floor(looks[0], history, measures, options):
         say(f"{_named(found)} looks worse; measured again")
         measure(night, 2, [CANDIDATE] * options.repeats, of_side, say)
         looks.append(by_cell(night.runs(CANDIDATE, 2)))
-    return judge_stored(looks, history, measures, options)
+    expected = list(baseline.plans) if baseline and not options.accept else []
+    return judge_stored(looks, expected, history, measures, options)
 
 
-def _kept(
-    night: Night, findings: Sequence[Finding], measures: Sequence[Measure], options: GateOptions
-) -> tuple[Outcome, Key, Night]:
-    runs = night.runs(CANDIDATE, 1)
-    if not runs:
+def _check_recorded(night: Night) -> None:
+    if not night.runs(CANDIDATE, 1):
         raise HarnessError(f"Nothing was recorded tonight. {night.folder / 'harness.log'} says why.")
-    key = key_of(night.arguments, runs)
-    baseline = read_baseline(Path(options.baselines), key)
-    outcome = Outcome(night.id, options.mode, tuple(findings), tuple(_cautions(night)))
-    commit = str(runs[-1].fingerprint.get("harness_commit") or "")
-    versions = dict(runs[-1].fingerprint.get("engine") or {})
+
+
+def _keep(
+    night: Night,
+    outcome: Outcome,
+    key: Key,
+    baseline: Baseline | None,
+    measures: Sequence[Measure],
+    options: GateOptions,
+) -> None:
+    runs = night.runs(CANDIDATE, 1)
+    known = next((run.fingerprint for run in runs if run.status == "complete"), {})
+    commit, versions = str(known.get("harness_commit") or ""), dict(known.get("engine") or {})
     accepted = night.id if options.accept else baseline.night if baseline else ""
     append(Path(options.folder), key, outcome, accepted, commit, versions)
-    if options.accept:
-        sides = by_cell(runs)
-        write_baseline(
-            Path(options.baselines),
-            key,
-            Baseline(
-                night=night.id,
-                accepted_at=datetime.now(UTC).isoformat(timespec="seconds"),
-                environment=environment_of(runs),
-                harness_commit=commit,
-                engine_versions=versions,
-                plans={name: plans(side) for name, side in sides.items()},
-                samples={
-                    name: {one.path: list(side.values(one)) for one in measures}
-                    for name, side in sides.items()
-                },
-            ),
-        )
-    return outcome, key, night
+    if not options.accept:
+        return
+    sides = by_cell(runs)
+    for name, side in sides.items():
+        if 2 * side.lost(options.repeats) > options.repeats:
+            raise HarnessError(f"The night is not accepted: of {name} most runs failed ({side.why_lost()}).")
+    write_baseline(
+        Path(options.baselines),
+        key,
+        Baseline(
+            night=night.id,
+            accepted_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            environment=environment_of(runs),
+            harness_commit=commit,
+            engine_versions=versions,
+            plans={name: asked_of(side) for name, side in sides.items()},
+            samples={
+                name: {one.path: list(side.values(one)) for one in measures} for name, side in sides.items()
+            },
+        ),
+    )
 
 
 def _cautions(night: Night) -> list[str]:
@@ -122,6 +148,12 @@ def _cautions(night: Night) -> list[str]:
             )
         if broken:
             found.append(f"{side}: {broken} of {len(runs)} runs are not complete")
+    theirs, ours = (environment_of(night.runs(side, 1)) for side in (BASELINE, CANDIDATE))
+    if theirs and theirs == ours:
+        found.append(
+            f"Both sides ran the engine in {theirs}: it has not changed since it was accepted, and the harness "
+            "around it is tonight's on both sides, so that only noise can differ"
+        )
     return found
 
 

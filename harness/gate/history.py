@@ -34,8 +34,8 @@ COLUMNS = {
 }
 _FEWEST_BETWEEN_CHANGES = 3  # nights
 _MOST_ODD = 2.0  # standard deviations of the noise that a night may be off its neighbours
-# Of PELT's cost in units of the noise variance: 3 log(n) allows a change about once in 1,000 series of white noise.
-_PENALTY = 3.0
+# In units of the noise variance: 5 log(n) finds a level that is not there in about one of a hundred series.
+_PENALTY = 5.0
 
 
 def read_history(folder: Path) -> "pd.DataFrame":
@@ -121,7 +121,9 @@ def changes(history: "pd.DataFrame", key: Key) -> list[Change]:
         & (history["hardware"] == key.hardware)
     ]
     found = []
-    for (cell, path, paired), rows in ours.groupby(["cell", "path", ours["mode"] == "paired"], sort=False):
+    paired_nights = ours["mode"] == "paired"
+    against = ours["accepted"].where(paired_nights, "")  # a new baseline moves the ratio, and is no change
+    for (cell, path, paired, _), rows in ours.groupby(["cell", "path", paired_nights, against], sort=False):
         values = rows["candidate"] / rows["baseline"] if paired else rows["candidate"]
         kept = rows[(values > 0).to_numpy()]
         series = [log(value) for value in values[values > 0]]

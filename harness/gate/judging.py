@@ -1,203 +1,137 @@
-"""From runs to findings, in either mode; pure, so that a night can be judged again from its records."""
+"""From the looks of a paired night to findings; pure, so that a night can be judged again from its records.
 
-from collections.abc import Callable, Mapping, Sequence
+What cannot be judged has not passed: runs that are missing, figures that tonight does not tell, failed checks.
+"""
+
+from collections.abc import Mapping, Sequence
 from statistics import median
 
 from harness.compare.measures import Measure
 from harness.gate.cells import Side
 from harness.gate.findings import INCONCLUSIVE, PASSED, REGRESSED, Finding
-from harness.gate.floor import Floor, beyond, floor_of
 from harness.gate.options import GateOptions
 from harness.gate.paired import Limits, Series, leans, positive, regressed, visible, worse_p, worsening
 
 Pair = tuple[Side, Side]
+Look = Mapping[str, Pair]
+_NOTHING = (Side(), Side())
 
 
-def suspects(
-    cells: Mapping[str, Pair], measures: Sequence[Measure], options: GateOptions
-) -> list[tuple[str, str]]:
+def suspects(look: Look, measures: Sequence[Measure], options: GateOptions) -> list[tuple[str, str]]:
     """Cell and path of each figure whose first look asks for a second."""
-    limits = _limits(measures, options)
+    limits = limits_of(options, measures, len(look))
     found = []
-    for name, (baseline, candidate) in cells.items():
+    for name, pair in look.items():
         for measure in measures:
-            series = _series(baseline, candidate, measure)
+            series = _series(pair, measure)
             if series is not None and leans(series, limits):
                 found.append((name, measure.path))
     return found
 
 
-def judge_paired(
-    first: Mapping[str, Pair],
-    second: Mapping[str, Pair],
-    measures: Sequence[Measure],
-    options: GateOptions,
-) -> list[Finding]:
-    """A finding for each figure. `second`: the second look, empty where none was needed."""
-    return [
-        finding
-        for name, pair in first.items()
-        for finding in _judge_pair(name, pair, second.get(name), measures, options)
-    ]
-
-
-def _judge_pair(
-    name: str, pair: Pair, again: Pair | None, measures: Sequence[Measure], options: GateOptions
-) -> list[Finding]:
-    baseline, candidate = pair
-    if why := baseline.broken:
-        return [_whole(name, INCONCLUSIVE, f"the baseline cannot be judged, {why}")]
-    if why := candidate.broken:
-        return [_whole(name, REGRESSED, why)]
-    limits = _limits(measures, options)
+def judge_paired(looks: Sequence[Look], measures: Sequence[Measure], options: GateOptions) -> list[Finding]:
+    """A finding for each figure of each cell. `looks`: one, or two where the first asked for another."""
+    names = dict.fromkeys(name for look in looks for name in look)
+    limits = limits_of(options, measures, len(names))
     found = []
-    for measure in measures:
-        series = _series(baseline, candidate, measure)
-        if series is None:
+    for name in names:
+        pairs = [look.get(name, _NOTHING) for look in looks]
+        lost = lost_runs(name, [one for one, _ in pairs], [other for _, other in pairs], options.repeats)
+        found += lost
+        if any(finding.decisive for finding in lost):
             continue
-        two = None if again is None else _series(*again, measure)
-        both = series if two is None else series + two
-        visible_now = visible(both, options.repeats, limits)
-        make = _maker(
-            name, measure, both, worsening(both), visible_now, worse_p(both), 1 if two is None else 2
-        )
-        if baseline.spoilt(measure.path) or candidate.spoilt(measure.path):
-            found.append(make(INCONCLUSIVE, "a validity check failed in most runs"))
-        elif two is not None and regressed(series, two, limits):
-            found.append(make(REGRESSED, f"worse in both looks, together p = {worse_p(both):.2g}"))
-        elif visible_now > options.largest_blind:
-            why = f"noise: a change of {visible_now:.0%} could have gone unseen"
-            found.append(make(INCONCLUSIVE, why))
-        elif two is not None and leans(series, limits):
-            found.append(make(PASSED, "the first look's suspicion did not hold in a second"))
-        else:
-            found.append(make(PASSED, f"no worsening of {visible_now:.0%} or more"))
+        for measure in measures:
+            if finding := _judge_figure(name, pairs, measure, limits, options):
+                found.append(finding)
     return found
 
 
-def judge_stored(
-    looks: Sequence[Mapping[str, Side]],
-    history: Callable[[str, str], Sequence[float]],
-    measures: Sequence[Measure],
-    options: GateOptions,
+def lost_runs(
+    name: str, baseline: Sequence[Side] | None, candidate: Sequence[Side], planned: int
 ) -> list[Finding]:
-    """Tonight's one or two looks against `history(cell, path)`: medians of the nights since the accepted one."""
-    found = []
-    for name, side in looks[0].items():
-        if why := side.broken:
-            found.append(_whole(name, REGRESSED, why))
-            continue
-        for measure in measures:
-            values = [each[name].values(measure) for each in looks if name in each]
-            if not positive([value for one in values for value in one]):
-                continue
-            found.append(
-                _judge_stored(name, measure, values, side, history(name, measure.path), measures, options)
+    """What missing runs say, look by look; `baseline` is None where there is none to compare with.
+
+    More than half of a side's runs missing decides the cell: with the baseline's it cannot be judged, with the
+    candidate's it is broken. Fewer, but more than the baseline lacks, keep the cell from passing.
+    """
+    for number, side in enumerate(candidate):
+        theirs = baseline[number].lost(planned) if baseline is not None else 0
+        ours = side.lost(planned)
+        if 2 * theirs > planned and baseline is not None:
+            why = (
+                f"{theirs} of {planned} runs of the baseline are not complete: {baseline[number].why_lost()}"
             )
-    return found
+            return [_whole(name, INCONCLUSIVE, why, True)]
+        why = f"{ours} of {planned} runs are not complete: {side.why_lost()}"
+        if 2 * ours > planned:
+            return [_whole(name, REGRESSED, why, True)]
+        if ours > theirs:
+            return [_whole(name, INCONCLUSIVE, why, False)]
+    return []
 
 
-def beyond_floor(
-    look: Mapping[str, Side],
-    history: Callable[[str, str], Sequence[float]],
-    measures: Sequence[Measure],
-    options: GateOptions,
-) -> list[tuple[str, str]]:
-    """Cell and path of each figure that is beyond what its history allows: what asks for a second look."""
-    found = []
-    for name, side in look.items():
-        for measure in measures:
-            values, past = side.values(measure), history(name, measure.path)
-            floor = floor_of(past, _alpha(measures, options)) if len(past) >= options.fewest_nights else None
-            if positive(values) and floor and beyond(median(values), floor, measure.higher_is_better):
-                found.append((name, measure.path))
-    return found
+def limits_of(options: GateOptions, measures: Sequence[Measure], cells: int) -> Limits:
+    """The night's false alarms are shared by all figures of all cells (Bonferroni)."""
+    alpha = options.false_alarms / (len(measures) * max(cells, 1))
+    return Limits(alpha, options.suspicion, options.least_effect)
 
 
-def _judge_stored(
-    name: str,
-    measure: Measure,
-    looks: Sequence[Sequence[float]],
-    side: Side,
-    past: Sequence[float],
-    measures: Sequence[Measure],
-    options: GateOptions,
-) -> Finding:
-    tonight = [median(look) for look in looks]
-    every = tuple(value for look in looks for value in look)
-    usual = median(past) if past else None
-    series = Series((usual,) if usual else every, every, measure.higher_is_better)
-    floor = floor_of(past, _alpha(measures, options)) if len(past) >= options.fewest_nights else None
-    size = _size(floor, measure)
-    make = _maker(name, measure, series, worsening(series) if usual else None, size, None, len(looks))
-    if floor is None or size is None:
-        nights = f"{len(past)} of {options.fewest_nights} nights"
-        why = f"what a night may differ with nothing changed is not known yet ({nights})"
-        if len(past) >= options.fewest_nights:
-            why = f"its {len(past)} nights resemble their neighbours too much to tell what is usual"
-        return make(INCONCLUSIVE, why)
-    if all(beyond(value, floor, measure.higher_is_better) for value in tonight) and len(tonight) > 1:
-        return make(
-            REGRESSED, f"beyond the {size:.0%} that {floor.nights} nights before it allow, in both looks"
-        )
-    if side.spoilt(measure.path):
-        return make(INCONCLUSIVE, "a validity check failed in most runs")
-    if size > options.largest_blind:
-        return make(
-            INCONCLUSIVE, f"a worsening below {size:.0%} cannot be told from what nights differ by here"
-        )
-    return make(PASSED, f"within the {size:.0%} that {floor.nights} nights allow")
-
-
-def _size(floor: Floor | None, measure: Measure) -> float | None:
-    """The relative worsening that the floor hides: of times factor − 1, of throughput 1 − 1 / factor."""
-    if floor is None:
+def _judge_figure(
+    name: str, pairs: Sequence[Pair], measure: Measure, limits: Limits, options: GateOptions
+) -> Finding | None:
+    """None where the baseline does not tell the figure, so that there is nothing to compare with."""
+    if not all(baseline.tells(measure) for baseline, _ in pairs):
         return None
-    return 1 - 1 / floor.factor if measure.higher_is_better else floor.factor - 1
+    if not all(candidate.tells(measure) for _, candidate in pairs):
+        return undecided(name, measure, "tonight's runs do not tell it")
+    if any(side.spoilt(measure) for pair in pairs for side in pair):
+        return undecided(name, measure, "a validity check failed in most runs")
+    found = [_series(pair, measure) for pair in pairs]
+    series = [one for one in found if one is not None]
+    if len(series) < len(found):
+        return undecided(name, measure, "a value of 0 has no ratio to another")
+    first, *later = series
+    both = first + later[0] if later else first
+    least = min(len(side) for one in series for side in (one.baseline, one.candidate))
+    seen = visible(both, least, limits)
+    p = worse_p(both)
+    word, why = PASSED, f"no worsening of {seen:.0%} or more"
+    if later and regressed(first, later[0], limits):
+        word, why = REGRESSED, f"worse in both looks, together p = {p:.2g}"
+    elif later and leans(first, limits) and leans(later[0], limits):
+        word, why = INCONCLUSIVE, f"worse in both looks, but not beyond the errors allowed (p = {p:.2g})"
+    elif seen > options.largest_blind:
+        word, why = INCONCLUSIVE, f"noise: a change of {seen:.0%} could have gone unseen"
+    elif leans(first, limits):
+        held = "did not hold in a second" if later else "was not followed by a second"
+        word, why = (PASSED if later else INCONCLUSIVE), f"the first look's suspicion {held}"
+    return Finding(
+        cell=name,
+        path=measure.path,
+        title=measure.title,
+        unit=measure.unit,
+        word=word,
+        why=why,
+        baseline=median(both.baseline),
+        candidate=median(both.candidate),
+        worsening=worsening(both),
+        p=p,
+        visible=seen,
+        looks=len(series),
+    )
 
 
-def _series(baseline: Side, candidate: Side, measure: Measure) -> Series | None:
-    theirs, ours = baseline.values(measure), candidate.values(measure)
+def undecided(name: str, measure: Measure, why: str) -> Finding:
+    """A figure that cannot be judged tonight."""
+    return Finding(name, measure.path, measure.title, measure.unit, INCONCLUSIVE, why)
+
+
+def _series(pair: Pair, measure: Measure) -> Series | None:
+    theirs, ours = (side.values(measure) for side in pair)
     if not positive(theirs) or not positive(ours):
         return None
     return Series(theirs, ours, measure.higher_is_better)
 
 
-def _limits(measures: Sequence[Measure], options: GateOptions) -> Limits:
-    return Limits(_alpha(measures, options), options.suspicion, options.least_effect)
-
-
-def _alpha(measures: Sequence[Measure], options: GateOptions) -> float:
-    return options.false_alarms / len(measures)
-
-
-def _maker(
-    name: str,
-    measure: Measure,
-    series: Series,
-    change: float | None,
-    visible_now: float | None,
-    p: float | None,
-    looks: int,
-) -> Callable[[str, str], Finding]:
-    def make(word: str, why: str) -> Finding:
-        return Finding(
-            cell=name,
-            path=measure.path,
-            title=measure.title,
-            unit=measure.unit,
-            word=word,
-            why=why,
-            baseline=median(series.baseline) if change is not None else None,
-            candidate=median(series.candidate),
-            worsening=change,
-            p=p,
-            visible=visible_now,
-            looks=looks,
-        )
-
-    return make
-
-
-def _whole(name: str, word: str, why: str) -> Finding:
-    return Finding(name, "", "All runs", "", word, why)
+def _whole(name: str, word: str, why: str, decisive: bool) -> Finding:
+    return Finding(name, "", "All runs", "", word, why, decisive=decisive)

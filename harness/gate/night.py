@@ -96,5 +96,6 @@ def _run(arguments: Sequence[str], log: Path) -> None:
     if process.returncode == _ENDED_BY_CTRL_C:
         raise KeyboardInterrupt
     if process.returncode == UsageError.exit_code:
-        last = (said.strip().splitlines() or ["no reason was given"])[-1]
-        raise UsageError(last.removeprefix("Error: "))
+        lines = said.strip().splitlines() or ["no reason was given"]
+        refused = [line for line in lines if line.startswith("Error: ")] or lines
+        raise UsageError(refused[0].removeprefix("Error: "))

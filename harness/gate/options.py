@@ -10,12 +10,14 @@ from omegaconf.errors import OmegaConfBaseException
 from harness.core.errors import UsageError
 
 MODES = ("paired", "stored")
-_FEWEST_REPEATS = 5  # one-sided, 4 against 4 runs cannot come below p = 0.014
+_FEWEST_REPEATS = 5  # both looks together, 4 against 4 runs each could hardly reject at a share of 1 %
+FIRST = ("refuse", "accept")
 
 
 @dataclass
 class GateOptions:
-    """mode: paired or stored. accept: make tonight the baseline, whatever was found.
+    """mode: paired or stored. accept: make tonight the baseline, whatever was found. first: where nothing was
+    accepted yet, refuse to measure in paired mode, or accept tonight.
 
     baseline, candidate: arguments of `python -m harness` that only this side gets (paired); null for the baseline
     takes the accepted environment of the engine. repeats: runs a side in one look. gating: figures that decide, null
@@ -29,6 +31,7 @@ class GateOptions:
 
     mode: str = MISSING
     accept: bool = MISSING
+    first: str = MISSING
     baseline: list[str] | None = MISSING
     candidate: list[str] = MISSING
     repeats: int = MISSING
@@ -69,6 +72,8 @@ def options_from(arguments: Sequence[str]) -> tuple[GateOptions, list[str]]:
 def _check(options: GateOptions) -> None:
     if options.mode not in MODES:
         raise UsageError(f"gate.mode={options.mode} is unknown: choose one of {', '.join(MODES)}.")
+    if options.first not in FIRST:
+        raise UsageError(f"gate.first={options.first} is unknown: choose one of {', '.join(FIRST)}.")
     if options.repeats < _FEWEST_REPEATS:
         raise UsageError(
             f"gate.repeats={options.repeats}: a verdict takes at least {_FEWEST_REPEATS} runs a side."

@@ -54,7 +54,7 @@ def annotations(outcome: Outcome) -> list[str]:
     """Workflow commands of GitHub Actions: an error for each regression, a warning for what is not decided."""
     kinds = {REGRESSED: "error", INCONCLUSIVE: "warning"}
     return [
-        f"::{kinds[one.word]} title={_command(_where(one))}::{_command(_values(one) + one.why)}"
+        f"::{kinds[one.word]} title={_property(_where(one))}::{_message(_values(one) + one.why)}"
         for one in outcome.findings
         if one.word in kinds
     ]
@@ -119,8 +119,11 @@ def _plain(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\n", " ")
 
 
-def _command(text: str) -> str:
-    """Escaped as the workflow commands' own toolkit escapes values of properties."""
-    for plain, code in (("%", "%25"), ("\r", "%0D"), ("\n", "%0A"), (":", "%3A"), (",", "%2C")):
-        text = text.replace(plain, code)
-    return text
+def _message(text: str) -> str:
+    """Escaped as workflow commands ask for messages."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    """Escaped as workflow commands ask for the values of properties."""
+    return _message(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,7 +1,8 @@
 """Which recorded runs a command is about: ids and patterns, narrowed by engine, workload, status and age."""
 
+import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatch
@@ -35,12 +36,11 @@ class Selection:
 
     def holds(self, run: Run) -> bool:
         """Whether the filters let this run through."""
-        started = datetime.fromisoformat(run.started_at)
         return (
             _matches(self.backend, pick(run.config, "backend.name"))
             and _matches(self.workload, pick(run.config, "workload.name"))
             and _matches(self.status, run.status)
-            and (self.since is None or started >= self.since)
+            and (self.since is None or _started(run) >= self.since)
         )
 
 
@@ -61,19 +61,19 @@ def selection_of(given: Mapping[str, str], now: datetime | None = None) -> Selec
 
 def names(text: str) -> tuple[str, ...]:
     """`[A,B]` or `A,B` as its parts."""
-    parts = text.removeprefix("[").removesuffix("]").split(",")
+    inside = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    parts = inside.split(",")
     return tuple(part.strip().strip("'\"") for part in parts if part.strip())
 
 
 def select(selection: Selection, results_dir: Path) -> list[Run]:
     """The runs that are meant, in the order asked for, else oldest first.
 
-    Raises RecordError where a name matches none, and where nothing is left, naming what there is.
+    A damaged record that nobody named is passed over. Raises RecordError where a name matches none, and where nothing
+    is left, naming what there is.
     """
-    if selection.patterns:
-        runs = find_runs(list(selection.patterns), results_dir)
-    else:
-        runs = [read_run(name, results_dir) for name in list_runs(results_dir)]
+    named = list(selection.patterns)
+    runs = find_runs(named, results_dir) if named else list(_readable(results_dir))
     found = [run for run in runs if selection.holds(run)]
     if not found:
         there = {"backends": "backend.name", "workloads": "workload.name"}
@@ -87,6 +87,17 @@ def select(selection: Selection, results_dir: Path) -> list[Run]:
             f"{'run' if len(runs) == 1 else 'runs'}{' (' + '; '.join(known) + ')' if known else ''}."
         )
     return found
+
+
+def _readable(results_dir: Path) -> Iterator[Run]:
+    for name in list_runs(results_dir):
+        with contextlib.suppress(RecordError):
+            yield read_run(name, results_dir)
+
+
+def _started(run: Run) -> datetime:
+    instant = datetime.fromisoformat(run.started_at)
+    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
 
 
 def _matches(pattern: str, value: object) -> bool:

@@ -41,7 +41,10 @@ def table(runs: Sequence[Run]) -> "pd.DataFrame":
 
     frame = pd.DataFrame([row(run) for run in runs])
     for name in frame.columns:  # a column of numbers in one run and words in another has one type
-        if frame[name].map(type).nunique() > 1 and not pd.api.types.is_numeric_dtype(frame[name]):
+        kinds = set(frame[name].dropna().map(type))
+        if kinds == {bool}:
+            frame[name] = frame[name].astype("boolean")
+        elif frame[name].map(type).nunique() > 1 and not pd.api.types.is_numeric_dtype(frame[name]):
             known = frame[name].notna()
             numbers = pd.to_numeric(frame[name][known], errors="coerce")
             as_text = frame[name].map(lambda value: None if pd.isna(value) else str(value))

@@ -266,4 +266,6 @@ def test_a_sweep_that_was_stopped_goes_on_where_it_was(server: ScriptedServer, t
     assert kept["id"] in page and made["id"] in page
     unknown = run([*sweep, "resume=s19700101-000000"], tmp_path)
     assert unknown.status == 2 and "There is no run of s19700101-000000" in unknown.err
+    other = run([*command(server, "seed=7"), "resume=latest"], tmp_path)
+    assert other.status == 2 and f"None of these runs belongs to {first['sweep']}" in other.err
     assert len(records(tmp_path / "results")) == 2

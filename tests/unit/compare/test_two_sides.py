@@ -172,3 +172,30 @@ def test_wrong_arguments_get_one_line(arguments: list[str], words: str, capsys: 
     assert main(arguments) == 2
     said = capsys.readouterr().err
     assert words in said and said.count("\n") == 1
+
+
+def test_a_workload_that_fell_over_is_not_just_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    for workload in ("chat", "rag"):
+        write_run(tmp_path, f"a-{workload}", workload=workload)
+    write_run(tmp_path, "b-chat")
+    write_failed_run(tmp_path, "b-rag", "no memory")
+    assert main(["baseline=a-*", "candidate=b-*", f"results_dir={tmp_path}"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Not compared, baseline: a-rag (the other side has no complete run" in said
+    assert "Not compared, candidate: b-rag (failed, no memory)" in said
+
+
+def test_another_model_is_refused(tmp_path: Path):
+    write_run(tmp_path, "a")
+    write_run(tmp_path, "b", fingerprint={"model_sha256": "another"})
+    with pytest.raises(UsageError, match="different models"):
+        _compared(tmp_path, ["a"], ["b"])
+
+
+def test_a_figure_that_failed_checks_spoil_has_no_verdict(tmp_path: Path):
+    baseline = _side(tmp_path, "a", [20.0] * 5)
+    candidate = _side(tmp_path, "b", [30.0] * 5, evidence={"client_cpu_share": 1.0})
+    (found,) = _compared(tmp_path, baseline, candidate)
+    judged = {one.measure.path: one for one in found.judged}
+    assert judged["tpot_ms.p50"].word == "inconclusive" and judged["tpot_ms.p50"].spoilt == 5
+    assert judged["memory.kv_per_request_bytes"].word == "same"

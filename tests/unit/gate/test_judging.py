@@ -7,9 +7,10 @@ import pytest
 
 from harness.compare.measures import chosen
 from harness.core.errors import UsageError
+from harness.gate.against_history import beyond_floor, judge_stored
 from harness.gate.cells import by_cell, paired_cells
 from harness.gate.findings import INCONCLUSIVE, PASSED, REGRESSED, Outcome
-from harness.gate.judging import beyond_floor, judge_paired, judge_stored, suspects
+from harness.gate.judging import judge_paired, suspects
 from harness.gate.junit import junit
 from harness.gate.options import options_from
 from harness.gate.words import annotations, headline, markdown
@@ -35,7 +36,7 @@ def test_a_slower_night_regresses_in_what_is_slower(tmp_path: Path):
     first = paired_cells(_runs(tmp_path, "a", STEADY), _runs(tmp_path, "b", [gap * 1.15 for gap in STEADY]))
     found = suspects(first, MEASURES, OPTIONS)
     assert {path for _, path in found} == {"tpot_ms.p50", "output_tokens_per_s"}
-    words = _words(judge_paired(first, first, MEASURES, OPTIONS))
+    words = _words(judge_paired([first, first], MEASURES, OPTIONS))
     assert words == {
         "output_tokens_per_s": REGRESSED,
         "tpot_ms.p50": REGRESSED,
@@ -46,16 +47,16 @@ def test_a_slower_night_regresses_in_what_is_slower(tmp_path: Path):
 
 def test_without_a_second_look_nothing_regresses(tmp_path: Path):
     first = paired_cells(_runs(tmp_path, "a", STEADY), _runs(tmp_path, "b", [gap * 2 for gap in STEADY]))
-    assert REGRESSED not in _words(judge_paired(first, {}, MEASURES, OPTIONS)).values()
+    assert REGRESSED not in _words(judge_paired([first], MEASURES, OPTIONS)).values()
 
 
 def test_an_equal_night_passes_and_a_noisy_one_is_inconclusive(tmp_path: Path):
     equal = paired_cells(_runs(tmp_path, "a", STEADY), _runs(tmp_path, "b", STEADY[::-1]))
     assert suspects(equal, MEASURES, OPTIONS) == []
-    assert set(_words(judge_paired(equal, {}, MEASURES, OPTIONS)).values()) == {PASSED}
+    assert set(_words(judge_paired([equal], MEASURES, OPTIONS)).values()) == {PASSED}
     wild = [12.0, 35.0, 20.0, 27.0, 15.0]
     noisy = paired_cells(_runs(tmp_path, "c", wild), _runs(tmp_path, "d", wild[::-1]))
-    found = {one.path: one for one in judge_paired(noisy, {}, MEASURES, OPTIONS)}
+    found = {one.path: one for one in judge_paired([noisy], MEASURES, OPTIONS)}
     assert found["tpot_ms.p50"].word == INCONCLUSIVE and "could have gone unseen" in found["tpot_ms.p50"].why
     assert found["ttft_ms.p50"].word == PASSED
 
@@ -68,16 +69,16 @@ def test_runs_that_break_are_a_regression_and_a_baseline_that_breaks_is_not(tmp_
         *(read_run(f"b-{i}", tmp_path) for i in range(3)),
         *_runs(tmp_path, "c", STEADY[:2], backend="vllm"),
     ]
-    (broken,) = judge_paired(paired_cells(good, bad), {}, MEASURES, OPTIONS)
+    (broken,) = judge_paired([paired_cells(good, bad)], MEASURES, OPTIONS)
     assert broken.word == REGRESSED and broken.why == "3 of 5 runs are not complete: the engine died"
-    (invalid,) = judge_paired(paired_cells(bad, good), {}, MEASURES, OPTIONS)
-    assert invalid.word == INCONCLUSIVE and "the baseline cannot be judged" in invalid.why
+    (invalid,) = judge_paired([paired_cells(bad, good)], MEASURES, OPTIONS)
+    assert invalid.word == INCONCLUSIVE and "of the baseline are not complete" in invalid.why
 
 
 def test_figures_that_a_failed_check_spoils_carry_no_verdict(tmp_path: Path):
     spoilt = _runs(tmp_path, "b", STEADY, evidence={"client_cpu_share": 1.0})
     assert any(check["ok"] is False for check in spoilt[0].validity)
-    found = judge_paired(paired_cells(_runs(tmp_path, "a", STEADY), spoilt), {}, MEASURES, OPTIONS)
+    found = judge_paired([paired_cells(_runs(tmp_path, "a", STEADY), spoilt)], MEASURES, OPTIONS)
     assert _words(found)["tpot_ms.p50"] == INCONCLUSIVE
     assert _words(found)["memory.kv_per_request_bytes"] == PASSED
 
@@ -85,11 +86,11 @@ def test_figures_that_a_failed_check_spoils_carry_no_verdict(tmp_path: Path):
 def test_other_work_is_refused(tmp_path: Path):
     chat = _runs(tmp_path, "a", STEADY)
     other = _runs(tmp_path, "b", STEADY, fingerprint={"plan_sha256": "another"})
-    with pytest.raises(UsageError, match="asked different requests"):
+    with pytest.raises(UsageError, match="asked different requests or of another model"):
         paired_cells(chat, other)
-    both = [*_runs(tmp_path, "c", STEADY), *_runs(tmp_path, "d", STEADY, workload="rag")]
+    files = [*_runs(tmp_path, "c", STEADY, workload="file"), *_runs(tmp_path, "d", STEADY, workload="rag")]
     with pytest.raises(UsageError, match="both need the same cells"):
-        paired_cells(chat, both)
+        paired_cells(chat, files)
 
 
 def test_stored_mode_knows_its_floor_from_its_history(tmp_path: Path):
@@ -106,19 +107,19 @@ def test_stored_mode_knows_its_floor_from_its_history(tmp_path: Path):
         return lambda cell, path: [usual[path] * factor for factor in factors]
 
     assert beyond_floor(look, history(0.01, 12), MEASURES, OPTIONS) == []
-    assert set(_words(judge_stored([look], history(0.01, 12), MEASURES, OPTIONS)).values()) == {PASSED}
-    wide = judge_stored([look], history(0.3, 12), MEASURES, OPTIONS)
+    assert set(_words(judge_stored([look], [], history(0.01, 12), MEASURES, OPTIONS)).values()) == {PASSED}
+    wide = judge_stored([look], [], history(0.3, 12), MEASURES, OPTIONS)
     assert {one.word for one in wide} == {INCONCLUSIVE} and "cannot be told" in wide[0].why
-    short = judge_stored([look], history(0.01, 4), MEASURES, OPTIONS)
+    short = judge_stored([look], [], history(0.01, 4), MEASURES, OPTIONS)
     assert {one.word for one in short} == {INCONCLUSIVE} and "4 of 5 nights" in short[0].why
     slow = by_cell(_runs(tmp_path, "b", [gap * 1.2 for gap in STEADY]))
     assert {path for _, path in beyond_floor(slow, history(0.01, 12), MEASURES, OPTIONS)} == {
         "tpot_ms.p50",
         "output_tokens_per_s",
     }
-    worse = _words(judge_stored([slow, slow], history(0.01, 12), MEASURES, OPTIONS))
+    worse = _words(judge_stored([slow, slow], [], history(0.01, 12), MEASURES, OPTIONS))
     assert worse["tpot_ms.p50"] == REGRESSED and worse["ttft_ms.p50"] == PASSED
-    once = _words(judge_stored([slow, look], history(0.01, 12), MEASURES, OPTIONS))
+    once = _words(judge_stored([slow, look], [], history(0.01, 12), MEASURES, OPTIONS))
     assert once["tpot_ms.p50"] == PASSED
 
 
@@ -129,7 +130,7 @@ def test_what_is_said_is_escaped_where_it_is_read(tmp_path: Path):
         _runs(tmp_path, "b", [gap * 1.2 for gap in STEADY], workload=hostile),
     )
     outcome = Outcome(
-        "20261130-010203", "paired", tuple(judge_paired(first, first, MEASURES, OPTIONS)), (hostile,)
+        "20261130-010203", "paired", tuple(judge_paired([first, first], MEASURES, OPTIONS)), (hostile,)
     )
     assert outcome.word == REGRESSED and headline(outcome).startswith("Regressed: ")
     text = markdown(outcome, [])
@@ -146,3 +147,57 @@ def test_what_is_said_is_escaped_where_it_is_read(tmp_path: Path):
 
 def test_a_night_without_figures_has_not_passed():
     assert Outcome("n", "paired", ()).word == INCONCLUSIVE
+
+
+def test_a_second_look_that_broke_is_no_pass(tmp_path: Path):
+    first = paired_cells(_runs(tmp_path, "a", STEADY), _runs(tmp_path, "b", [gap * 1.3 for gap in STEADY]))
+    for i in range(5):
+        write_failed_run(tmp_path, f"c-{i}", "no memory", backend="openvino")
+    broken = [read_run(f"c-{i}", tmp_path) for i in range(5)]
+    second = paired_cells(_runs(tmp_path, "d", STEADY), broken)
+    (found,) = judge_paired([first, second], MEASURES, OPTIONS)
+    assert found.word == REGRESSED and "5 of 5 runs are not complete: no memory" in found.why
+    (gone,) = judge_paired([first, {}], MEASURES, OPTIONS)
+    assert gone.word == INCONCLUSIVE and "of the baseline" in gone.why
+
+
+def test_few_runs_that_are_missing_keep_a_night_from_passing(tmp_path: Path):
+    four = paired_cells(_runs(tmp_path, "a", STEADY), _runs(tmp_path, "b", STEADY[:4]))
+    lost, *figures = judge_paired([four], MEASURES, OPTIONS)
+    assert lost.word == INCONCLUSIVE and "1 of 5 runs are not complete" in lost.why
+    assert {one.word for one in figures} == {PASSED}
+    one = paired_cells(_runs(tmp_path, "c", STEADY), _runs(tmp_path, "d", STEADY[:1]))
+    assert [finding.word for finding in judge_paired([one], MEASURES, OPTIONS)] == [REGRESSED]
+
+
+def test_a_cell_or_a_figure_that_tonight_lacks_is_told(tmp_path: Path):
+    both = [*_runs(tmp_path, "a", STEADY), *_runs(tmp_path, "b", STEADY, workload="rag")]
+    cells = paired_cells(both, _runs(tmp_path, "c", STEADY))
+    words = {one.cell: one.word for one in judge_paired([cells], MEASURES, OPTIONS)}
+    assert words == {"chat": PASSED, "rag": REGRESSED}
+    runs = _runs(tmp_path, "d", STEADY)
+    for run in runs:
+        run.summary["memory"]["kv_per_request_bytes"] = None  # type: ignore[index]
+    found = judge_paired([paired_cells(_runs(tmp_path, "e", STEADY), runs)], MEASURES, OPTIONS)
+    assert _words(found)["memory.kv_per_request_bytes"] == INCONCLUSIVE
+    assert _words(found)["tpot_ms.p50"] == PASSED
+
+
+def test_worse_twice_but_within_the_errors_allowed_is_not_called_a_pass(tmp_path: Path):
+    base, worse = [20.0, 21.0, 22.0, 23.0, 24.0], [21.2, 22.2, 23.2, 24.2, 25.2]
+    first = paired_cells(_runs(tmp_path, "a", base), _runs(tmp_path, "b", worse))
+    found = {one.path: one for one in judge_paired([first, first], MEASURES, OPTIONS)}
+    tpot = found["tpot_ms.p50"]
+    assert tpot.word == INCONCLUSIVE and "not beyond the errors allowed" in tpot.why
+
+
+def test_a_history_of_equal_values_does_not_make_a_byte_a_regression(tmp_path: Path):
+    look = by_cell(_runs(tmp_path, "a", STEADY))
+    (side,) = look.values()
+
+    def history(cell: str, path: str):
+        (measure,) = (one for one in MEASURES if one.path == path)
+        return [side.values(measure)[0] * (0.999 if measure.path.startswith("memory") else 1.0)] * 12
+
+    words = _words(judge_stored([look, look], [], history, MEASURES, OPTIONS))
+    assert words["memory.kv_per_request_bytes"] == PASSED
