@@ -103,6 +103,7 @@ def _loss(one: QualityLoss) -> dict[str, Any]:
         "limit": one.limit,
         "items": one.items,
         "verdict": one.verdict,
+        "why": one.why or None,
     }
 
 

@@ -100,12 +100,16 @@ def _quality(advice: Advice, best: Setting) -> Iterator[Step]:
     if not best.judged:
         task = _TASKS.get(workload, "recall")
         known = task if exists(f"quality/{task}.yaml") else "recall"
+        useless = {one.figure.task for one in best.losses if not one.telling}
+        tasks = [one for one in dict.fromkeys(("perplexity", known, "recall")) if one not in useless][:2]
         sides = [one for one in (_named(advice, best.reference), best) if one is not None]
         with_an_exact = "" if best.reference else ", and the same with an exact KV cache"
-        yield Step(
-            f"What {best.label} loses in quality{with_an_exact}:",
-            tuple(command(_without_quality(one) | {"quality": f"[perplexity,{known}]"}) for one in sides),
-        )
+        wanted = {"quality": f"[{','.join(tasks)}]"}
+        if tasks:
+            yield Step(
+                f"What {best.label} loses in quality{with_an_exact}:",
+                tuple(command(_without_quality(one) | wanted) for one in sides),
+            )
     for one in best.losses:
         if one.verdict == "inconclusive":
             yield _more_items(advice, best, one)
@@ -122,7 +126,8 @@ def _quality(advice: Advice, best: Setting) -> Iterator[Step]:
 def _more_items(advice: Advice, best: Setting, one: QualityLoss) -> Step:
     """As many more as the interval needs to fit into what is left of the limit: its width falls with the root."""
     left = one.limit - one.lost
-    times = min(_MOST_TIMES, max(2, math.ceil((one.detectable / left) ** 2))) if left > 0 else _MOST_TIMES
+    wanted = (one.detectable / left) ** 2 if left > 0 else math.inf
+    times = max(2, math.ceil(min(_MOST_TIMES, wanted)))  # one window tells nothing: its interval has no end
     task = one.figure.task
     options = pick(best.runs[0].config, f"quality.{task}") or {}
     size = next((name for name in _SIZES if isinstance(options.get(name), int)), None)

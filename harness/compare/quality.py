@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.compare.baselines import baseline_of, weights_baseline_of
+from harness.compare.seen import NOT_SEEN, THE_SAME, UNTOLD, kv_differs, why_not_seen
 from harness.metrics.quality_figures import QualityFigure
 from harness.records.paths import pick
 from harness.records.reader import Run
@@ -34,8 +35,9 @@ class QualityLoss:
 
     baseline, candidate: the two figures. difference: candidate − baseline, of perplexity divided by the baseline.
     interval: of the difference, 95 %. limit: the loss that is accepted, in the difference's unit. items: pairs.
-    verdict: "safe" (the whole interval within the limit), "loses" (the whole interval beyond it), "inconclusive", or
-    "uninformative" (the baseline is not above chance, so there was nothing to lose).
+    verdict: "safe" (the whole interval within the limit), "loses" (the whole interval beyond it), "inconclusive",
+    "uninformative" (the baseline is not above chance, so there was nothing to lose), or "not seen" (what the
+    candidate does otherwise cannot show in this figure; `why` says why, else it is "").
     """
 
     figure: QualityFigure
@@ -46,6 +48,12 @@ class QualityLoss:
     limit: float
     items: int
     verdict: str
+    why: str = ""
+
+    @property
+    def telling(self) -> bool:
+        """Whether it says anything of a loss; else the loss is as good as not measured."""
+        return self.verdict not in UNTOLD
 
     @property
     def lost(self) -> float:
@@ -74,13 +82,19 @@ def loss(baseline: Run, candidate: Run, figure: QualityFigure, limit: float) -> 
     if before is None or after is None or not theirs or not alike:
         return None
     if figure.chance is None:
-        tokens: Sequence[int] = pick(baseline.summary, _WINDOW_TOKENS)
+        tokens: Sequence[int] = pick(baseline.summary, _WINDOW_TOKENS) or ()
+        if len(tokens) != len(theirs):
+            return None
         difference, low, high = ratio_of_perplexities(theirs, ours, tokens)
     else:
         difference, low, high = difference_of_shares(theirs, ours)
     lost = (-high, -low) if figure.higher_is_better else (low, high)
-    word = verdict_on(lost, limit) if above_chance(baseline, figure) else "uninformative"
-    return QualityLoss(figure, before, after, difference, (low, high), limit, len(theirs), word)
+    why = why_not_seen(baseline, candidate, figure)
+    if not why and figure.chance is None and theirs == ours and kv_differs(baseline, candidate):
+        why = THE_SAME
+    told = verdict_on(lost, limit) if above_chance(baseline, figure) else "uninformative"
+    word = NOT_SEEN if why else told
+    return QualityLoss(figure, before, after, difference, (low, high), limit, len(theirs), word, why)
 
 
 def verdict_on(lost: tuple[float, float], limit: float) -> str:
@@ -131,8 +145,8 @@ def _items(run: Run, figure: QualityFigure) -> list[float]:
 
 
 def _asked(run: Run, figure: QualityFigure) -> tuple[Any, ...]:
-    """What the items follow from: the task's options, its seed, the tokenizer, and of a text its windows."""
-    options = pick(run.config, f"quality.{figure.task}")
+    """What the items follow from: the task's options, how they are fed, the seed, the tokenizer, a text's windows."""
+    options = (pick(run.config, f"quality.{figure.task}"), pick(run.config, "quality.chunk"))
     tokenizer = run.fingerprint.get("plan_sha256")  # equal ids of one workload come from one tokenizer
     if figure.chance is None:
         return options, tokenizer, pick(run.summary, "quality.text_sha256"), pick(run.summary, _WINDOW_TOKENS)

@@ -80,7 +80,7 @@ class Setting:
     @property
     def lost(self) -> tuple[QualityLoss, ...]:
         """What it loses beyond the limit, be it sure or the likeliest."""
-        return tuple(one for one in self.losses if one.verdict != "uninformative" and one.lost > one.limit)
+        return tuple(one for one in self.losses if one.telling and one.lost > one.limit)
 
     @property
     def eligible(self) -> bool:
@@ -173,7 +173,7 @@ def _quality(
         losses = (loss(base, run, figure, limits[name]) for run, base in pairs if base is not None)
         if (one := next((one for one in losses if one is not None), None)) is not None:
             found.append(one)
-    return tuple(found), reference, bool(found)
+    return tuple(found), reference, any(one.telling for one in found)
 
 
 def _exact(run: Run, everything: Sequence[Run]) -> Run | None:

@@ -61,8 +61,9 @@ class Held:
 
 def held(runs: Sequence[Run], slo: SloOptions | None, attainment: float) -> tuple[Held, ...]:
     """Each limit of the SLO, over these runs. attainment: the share of a run's requests that must keep the limits of
-    single requests. () where there is no run or no limit.
+    single requests. () where there is no run with a window (of none a request was scheduled) or no limit.
     """
+    runs = [run for run in runs if run.window]
     if slo is None or not runs or not (limits_of(slo) or percentile_limits_of(slo)):
         return ()
     scheduled = [Window.from_record(run.window).requests(run.requests) for run in runs]

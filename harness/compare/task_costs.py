@@ -15,6 +15,7 @@ from harness.compare.baselines import baseline_of, weights_baseline_of
 from harness.compare.distributions import Distance, distance
 from harness.compare.quality import loss, verdict_on
 from harness.compare.same_model import Agreement, agreement
+from harness.compare.seen import NOT_SEEN, UNTOLD
 from harness.metrics.quality_figures import QUALITY_FIGURES, QualityFigure
 from harness.records.paths import pick
 from harness.records.reader import Run
@@ -38,7 +39,7 @@ class Cost:
     lost: how much worse, negative where better; interval: of it, 95 %, None where it could not be had. unit: "points"
     (share of right answers), "relative" (perplexity) or "nats". verdict: as in `harness.compare.quality`.
     limit: the loss that is accepted. detectable: the smallest loss that these data could tell from none. most: the
-    largest that they do not exclude.
+    largest that they do not exclude. why: the figure cannot show it ("not seen"), else "".
     """
 
     label: str
@@ -52,11 +53,12 @@ class Cost:
     detectable: float
     most: float
     items: int
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ClassCost:
-    """What a setting costs in one class of work. verdict: safe, loses, inconclusive or uninformative.
+    """What a setting costs in one class of work. verdict: safe, loses, inconclusive, uninformative or not seen.
 
     agreement: of greedy continuations with the baseline's, which informs and decides nothing.
     """
@@ -158,6 +160,7 @@ def _cost(pairs: Sequence[tuple[Run, Run]], figure: QualityFigure, limits: Limit
         detectable=found.detectable,
         most=found.most_lost,
         items=found.items,
+        why=found.why,
     )
 
 
@@ -198,9 +201,9 @@ def _agreement(baseline: Run, candidate: Run) -> Agreement | None:
 
 def _together(verdicts: Sequence[str]) -> str:
     """Of the figures of one class: a loss in one is a loss; safe takes all that say anything."""
-    telling = [word for word in verdicts if word != "uninformative"]
+    telling = [word for word in verdicts if word not in UNTOLD]
     if not telling:
-        return "uninformative"
+        return NOT_SEEN if NOT_SEEN in verdicts else "uninformative"
     return next((word for word in ("loses", "inconclusive") if word in telling), "safe")
 
 

@@ -8,6 +8,7 @@ from harness.compare.groups import Figure
 from harness.compare.next_steps import Step, next_steps
 from harness.compare.settings import COST, Setting
 from harness.compare.statistics import Verdict
+from harness.core.errors import HarnessError
 from harness.metrics.slo import limits_of, percentile_limits_of
 from harness.report.advice_words import (
     beyond_accepted,
@@ -64,6 +65,13 @@ def advice_section(advice: Advice) -> AdviceSection:
         excluded=[(one.label, reasons(one)) for one in advice.excluded],
         steps=next_steps(advice),
     )
+
+
+def no_advice(fault: Exception) -> AdviceSection:
+    """What stands in its place where there was a fault in it."""
+    told = f"{fault}" if isinstance(fault, HarnessError) else f"{type(fault).__name__}: {fault}"
+    headline = f"No advice can be given on these runs ({told.rstrip('.')}). The rest of this report holds without it."
+    return AdviceSection("What to take", headline, [], [], [], [], [], [])
 
 
 def reasons(setting: Setting) -> list[str]:

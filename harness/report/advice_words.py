@@ -1,7 +1,10 @@
 """The parts of advice in words: limits, losses and savings."""
 
+import math
+
 from harness.compare.quality import QualityLoss
 from harness.compare.saving import Saving
+from harness.compare.seen import NOT_SEEN
 from harness.compare.settings import Setting
 from harness.compare.slo_held import SHARE, Held
 from harness.report.values import MISSING, duration, number
@@ -50,8 +53,12 @@ def risk(one: QualityLoss) -> str:
     """A loss within what is accepted, and the largest that is not excluded."""
     if one.verdict == "uninformative":
         return f"{one.figure.label} is uninformative (the exact setting is not above chance)"
+    if one.verdict == NOT_SEEN:
+        return f"{one.figure.label} is not judged ({one.why})"
     amount = amount_lost(one, abs(one.lost))
     found = f"{amount} worse" if one.lost > 0 else f"{amount} better" if one.lost < 0 else "unchanged"
+    if not math.isfinite(one.most_lost):
+        return f"{one.figure.label} {found}, how much worse it may be is unbounded ({one.verdict})"
     most = amount_lost(one, max(0.0, one.most_lost))
     return f"{one.figure.label} {found}, at most {most} worse ({one.verdict})"
 
@@ -84,7 +91,7 @@ def loss_cell(one: QualityLoss | None, setting: Setting) -> str:
     """A loss in a table."""
     if one is None:
         return "exact" if setting.judged and setting.reference is None else MISSING
-    if one.verdict == "uninformative":
+    if not one.telling:
         return one.verdict
     sign = "−" if one.lost > 0 else "+" if one.lost < 0 else ""
     return f"{sign}{100 * abs(one.lost):.1f} {'%' if one.figure.chance is None else 'pt'}"

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from harness.compare.advice import Advice
 from harness.metrics.latency import measured, succeeded
 from harness.records.paths import pick
 from harness.records.reader import Run
-from harness.records.searches import searches_of
-from harness.report.advice import advice_section
+from harness.records.searches import RecordedSearch, searches_of
+from harness.report.advice import AdviceSection, advice_section, no_advice
 from harness.report.advising import advice_on
 from harness.report.answer import answer
 from harness.report.canvas import DASH_ARRAYS, PALETTE
@@ -80,13 +81,13 @@ def page(runs: Sequence[Run]) -> dict[str, Any]:
     searches = searches_of(runs)
     drawn = (perplexity_by_position, ttft_distribution, token_gaps, load_over_time, memory_over_time)
     rivals = outside_studies(runs)
-    advised = advice_on(rivals, searches)
+    advised, advice = _advised(rivals, searches)
     ranked = {run.id for one in advised for group in one.asked.groups.values() for run in group}
     figures = [*(draw(coloured) for draw in drawn), *memory_figures(coloured, groups)]
     return {
         "title": _title(runs),
         "answer": answer(runs, searches, ranked),
-        "advice": [advice_section(one) for one in advised],
+        "advice": advice,
         "searches": [section(search, runs) for search in searches],
         "scaling": [*scaling_sections(runs), *tradeoff_sections(advised)],
         "comparisons": comparison_sections(rivals, groups),
@@ -104,6 +105,17 @@ def page(runs: Sequence[Run]) -> dict[str, Any]:
         "glossary": GLOSSARY,
         "started": _date(min(run.started_at for run in runs)),
     }
+
+
+def _advised(
+    runs: Sequence[Run], searches: Sequence[RecordedSearch]
+) -> tuple[list[Advice], list[AdviceSection]]:
+    """Advice and its sections; whatever is wrong with it is said in its place, and never costs the report."""
+    try:
+        advised = advice_on(runs, searches)
+        return advised, [advice_section(one) for one in advised]
+    except Exception as fault:
+        return [], [no_advice(fault)]
 
 
 def _row(run: Run, label: str, series: int, columns: Sequence[Column]) -> Row:

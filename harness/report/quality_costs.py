@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.compare.conf_files import usual_losses
+from harness.compare.seen import NOT_SEEN
 from harness.compare.task_costs import CLASSES, ClassCost, Cost, SettingCost, divergence_limit, setting_costs
 from harness.records.reader import Run
 from harness.report.labels import setting_labels
@@ -117,6 +118,8 @@ def _line(cost: Cost) -> str:
     """perplexity +1.2 % (0.8 to 1.6); RAG answers −4 points (−12 to +4); KL divergence ≥ 0.012 nats (…)."""
     if cost.verdict == "uninformative":
         return f"{cost.label} uninformative: full precision is not above chance"
+    if cost.verdict == NOT_SEEN:
+        return f"{cost.label} not judged: {cost.why}"
     if cost.unit == "nats":
         span = f" ({_nats(cost.interval[0])} to {_nats(cost.interval[1])})" if cost.interval else ""
         return f"{cost.label} ≥ {_nats(cost.lost)} nats{span}"
@@ -142,6 +145,9 @@ def verdict_words(classes: Mapping[str, ClassCost]) -> str:
     ]
     if guessed := by_word.get("uninformative"):
         parts.append(f"uninformative for {listed(guessed)}: full precision is not above chance")
+    for name in by_word.get(NOT_SEEN, []):
+        whys = [cost.why for cost in classes[name].costs if cost.why]
+        parts.append(f"not measured for {name}: {'; '.join(dict.fromkeys(whys))}")
     return f"{'; '.join(parts)}."
 
 

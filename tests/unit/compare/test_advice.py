@@ -267,3 +267,38 @@ def test_a_run_made_with_limits_of_its_own_is_held_to_those_that_are_asked_for()
     strict = replace(run, summary={**run.summary, "slo_percentiles": [{"key": "ttft_p95_ms", "met": False}]})
     strict.__dict__["requests"] = run.requests
     assert advice([strict], terms(ttft_p95_ms=600)).best is not None
+
+
+def read(run: Run, *sums: float, **more: object) -> Run:
+    """The run, which also predicted a text in windows of 100 tokens with these sums of −log p."""
+    quality = {"perplexity": 20.0, "window_nll": list(sums), "window_tokens": [100] * len(sums), **more}
+    run.summary["quality"].update(quality)
+    return run
+
+
+WITH_PERPLEXITY = terms(losses={"perplexity": 0.02, "recall": 0.02})
+
+
+def test_one_window_has_no_interval_and_the_advice_says_so():
+    runs = [read(a_run("r1", 100), 300.0), read(a_run("r2", 200, "int8"), 300.5)]
+    words = told(advice(runs, WITH_PERPLEXITY))
+    assert "perplexity 0.501 % worse, how much worse it may be is unbounded (inconclusive)" in words
+    assert "1 items cannot tell" in words
+
+
+def test_what_does_not_show_in_log_probabilities_is_not_measured():
+    blind = {"sees_kv_cache": False}
+    runs = [
+        read(a_run("r1", 100), 300.0, 310.0, **blind),
+        read(a_run("r2", 200, "int2"), 300.1, 310.1, **blind),
+    ]
+    found = advice(runs, WITH_PERPLEXITY)
+    assert found.best is not None and not found.best.judged
+    words = told(found)
+    assert "perplexity is not judged (the KV cache does not show in this engine's log-probabilities)" in words
+    assert "quality=[rag,recall]" in words
+
+
+def test_a_run_without_a_window_has_no_latency_to_judge():
+    (only,) = advice([a_run("r1", 100, window={})], terms(ttft_p95_ms=600)).ranked
+    assert only.held == ()

@@ -161,3 +161,72 @@ def test_weights_are_compared_with_the_same_cache_only():
     checkpoint = replace(full, id="e", fingerprint={"plan_sha256": "p", "model_sha256": "quantised"})
     assert weights_baseline_of(checkpoint, [full, checkpoint]) is full
     assert baseline_of(checkpoint, [full, checkpoint]) is None
+
+
+PACKED = {"evict": "none", "quant": "int4", "share": "none"}
+EVICTS = {"evict": "h2o", "quant": "none", "share": "none"}
+
+
+def options_told(right: list[float], **more: Any) -> dict[str, Any]:
+    told = {key.replace("rag", "rag_options"): value for key, value in answers(right).items()}
+    return (
+        told | {"chunk": 64, "sees_kv_cache": True, "sees_eviction": True, "rag_options_cached": 0.8} | more
+    )
+
+
+@pytest.mark.parametrize(
+    ("kv", "more", "why"),
+    [
+        (EVICTS, {}, ""),
+        (EVICTS, {"sees_eviction": False}, "eviction does not show"),
+        (PACKED, {"sees_eviction": False}, ""),
+        (PACKED, {"sees_kv_cache": False}, "the KV cache does not show"),
+        (PACKED, {"rag_options_cached": 0.0}, "in one pass"),
+    ],
+)
+def test_log_probabilities_that_do_not_come_from_the_cache_say_nothing_of_it(
+    kv: dict[str, str], more: dict[str, Any], why: str
+):
+    exact, right = run("a", options_told([1] * 40, **more)), [1] * 38 + [0] * 2
+    found = loss(exact, run("b", options_told(right, **more), kv=kv), FIGURES["rag_options"], 0.5)
+    assert found is not None
+    assert (found.verdict, found.telling) == (("not seen", False) if why else ("safe", True))
+    assert why in found.why
+    weights = run("c", options_told(right, **more), weight_dtype="int8")
+    same_cache = loss(exact, weights, FIGURES["rag_options"], 0.5)
+    assert same_cache is not None and same_cache.verdict == "safe"
+    written = loss(
+        run("d", answers([1] * 40) | more), run("e", answers(right) | more, kv=kv), FIGURES["rag"], 0.5
+    )
+    assert (
+        written is not None and written.verdict == "safe"
+    )  # an answer that is written always reads the cache
+
+
+def test_perplexity_within_one_pass_or_with_no_change_at_all_is_not_seen():
+    def read(shift: float, chunk: int) -> dict[str, Any]:
+        told = {"window_nll": [200.0 + shift, 210.0 + shift], "window_tokens": [100] * 2, "perplexity": 8.0}
+        return told | {"window": 101, "chunk": chunk}
+
+    def verdict(shift: float, chunk: int, **backend: Any) -> str:
+        exact, other = run("a", read(0, chunk)), run("b", read(shift, chunk), kv=PACKED, **backend)
+        found = loss(exact, other, FIGURES["perplexity"], 0.5)
+        assert found is not None
+        return found.verdict
+
+    assert verdict(1, 100) == "safe"
+    assert verdict(1, 101) == verdict(0, 100) == "not seen"
+    itself = run("a", read(0, 100))
+    same = loss(itself, itself, FIGURES["perplexity"], 0.5)
+    assert same is not None and same.verdict == "safe"
+
+
+def test_a_record_without_the_windows_tokens_is_not_compared():
+    bare = run("a", {"perplexity": 8.0, "window_nll": [200.0, 210.0]})
+    assert loss(bare, bare, FIGURES["perplexity"], 0.5) is None
+
+
+def test_items_that_were_fed_otherwise_are_not_compared():
+    exact = run("a", answers([1] * 40))
+    fed = {"quality": {**exact.config["quality"], "chunk": 16}}
+    assert loss(exact, replace(exact, config={**exact.config, **fed}), FIGURES["rag"], 0.5) is None

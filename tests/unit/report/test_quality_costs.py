@@ -124,3 +124,20 @@ def test_no_difference_at_all_means_that_the_cache_was_not_read(runs: list[Run])
         setting_costs(runs, setting_labels(runs), usual_losses())[0].classes["chat"].verdict == "inconclusive"
     )
     assert "so the cache was not read" in cost_lines(runs)[0]
+
+
+def test_what_did_not_pass_through_the_cache_is_said_to_be_unmeasured(runs: list[Run]):
+    for run in (runs[2], runs[5]):
+        del run.summary["quality"]["summary"]
+        run.summary["quality"]["sees_kv_cache"] = False
+    row = setting_costs(runs, setting_labels(runs), usual_losses())[0]
+    assert row.classes["summarization"].verdict == "not seen"
+    assert "not measured for summarization: the KV cache does not show in this" in cost_lines(runs)[0]
+
+
+def test_a_fault_in_advice_does_not_cost_the_report(runs: list[Run], tmp_path: Path):
+    """A limit that is no number cannot be judged; everything else can be shown."""
+    runs[0].config["slo"] = {"ttft_p95_ms": "soon"}  # type: ignore[index]
+    page = write_report(runs[:1], tmp_path / "report").read_text()
+    assert "No advice can be given on these runs (TypeError:" in page
+    assert "The rest of this report holds without it." in page
