@@ -2,9 +2,9 @@
 
 A prompt is what `workload=rag` sends: chunks of real text, each with a fact of the same form, then a question that
 one of them answers. Two figures of it. `rag`: the right code stands in what the model writes (greedily), and that of
-no other chunk. `rag_options`: after the beginning of the answer ("The access code of project … is") the right code is
-more probable than that of every other chunk; guessing gives 1 / chunks, and a model too small to answer in its own
-words can still be told from one that guesses.
+no other chunk; copying any chunk's code is right in 1 / chunks of the prompts. `rag_options`: after the beginning of
+the answer ("The access code of project … is") the right code is more probable than that of every other chunk;
+guessing gives 1 / chunks, and a model too small to answer in its own words can still be told from one that guesses.
 """
 
 from collections.abc import Callable, Sequence
@@ -93,4 +93,4 @@ def found_in_answers(
         text = go_on(item.ids, tokens)
         right.append(float(item.code in text and not any(other in text for other in item.others)))
     on_item(len(items), len(items))
-    return shares("rag", right, chance=0.0)
+    return shares("rag", right, chance=sum(1 / (1 + len(item.others)) for item in items) / len(items))

@@ -32,7 +32,10 @@ _SENTENCE_ENDS = (".", "\n", ":", ";")
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One prompt. code_ids: the answer as tokens, to follow `ids`. depth: where the fact really stands, 0 to 1."""
+    """One prompt. code_ids: the answer as tokens, to follow `ids`. depth: where the fact really stands, 0 to 1.
+
+    facts: how many stand in it.
+    """
 
     ids: tuple[int, ...]
     code_ids: tuple[int, ...]
@@ -40,6 +43,7 @@ class Item:
     length: int
     wanted_depth: float
     depth: float
+    facts: int = 1
 
 
 def check_recall(options: RecallOptions, longest: int) -> None:
@@ -116,7 +120,8 @@ def _item(
         done = position
     body += filler[done:]
     ids = (*head, *body, *tail)
-    return Item(ids, tuple(code_ids), asked.code, length, depth, at / max(1, len(body) - len(needles[0])))
+    stands = at / max(1, len(body) - len(needles[0]))
+    return Item(ids, tuple(code_ids), asked.code, length, depth, stands, len(facts))
 
 
 def _sentence_end(tokenizer: Tokenizer, filler: list[int], depth: float) -> int:
@@ -140,7 +145,8 @@ def recall(
 ) -> dict[str, Any]:
     """Ask for every item and summarise; `on_item(done, of)` is told the progress.
 
-    Returns recall (0 to 1) with its 95 % interval (Wilson 1927), recall_chance (0: nobody guesses five digits),
+    Returns recall (0 to 1) with its 95 % interval (Wilson 1927), recall_chance (1 / facts by copying any of several;
+    0 with one fact: nobody guesses five digits),
     recall_log_prob (mean over items of the code's summed natural log-probability; None without a route),
     recall_items, recall_right, and both figures by length and depth.
     """
@@ -154,7 +160,7 @@ def recall(
             ]
             sums.append(float(np.sum(np.asarray(values, dtype=np.float64))))
     on_item(len(items), len(items))
-    return shares("recall", right, chance=0.0) | {
+    return shares("recall", right, chance=float(np.mean([_chance(item) for item in items]))) | {
         "recall_log_prob": float(np.mean(sums)) if sums else None,
         "recall_cells": [
             {
@@ -168,6 +174,10 @@ def recall(
         ],
         "recall_log_probs": sums or None,
     }
+
+
+def _chance(item: Item) -> float:
+    return 1 / item.facts if item.facts > 1 else 0.0
 
 
 def _cells(items: Sequence[Item]) -> dict[tuple[int, float], list[int]]:

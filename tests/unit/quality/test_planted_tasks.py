@@ -86,7 +86,7 @@ def test_an_answer_is_right_where_it_names_its_code_and_no_other():
         return next(answers)
 
     found = found_in_answers(items, 32, go_on)
-    assert (found["rag_right"], found["rag"], found["rag_chance"]) == ([1, 0, 0, 0], 0.25, 0.0)
+    assert (found["rag_right"], found["rag"], found["rag_chance"]) == ([1, 0, 0, 0], 0.25, 1 / 3)
     assert asked == [(item.ids, 32) for item in items]
 
 

@@ -74,6 +74,13 @@ def test_right_answers_and_log_probabilities_are_counted_by_cell():
     assert result["recall_interval"] == pytest.approx([middle - half, middle + half], rel=1e-6)
 
 
+@pytest.mark.parametrize(("facts", "chance"), [(1, 0.0), (2, 1 / 2), (4, 1 / 4)])
+def test_of_several_facts_any_may_be_copied(facts: int, chance: float):
+    items = draw_items(_options(lengths=[300], trials=8, facts=facts), _TOKENIZER, _TEXT, 0)
+    found = recall(items, lambda ids, tokens: f" {items[0].code}", None)
+    assert found["recall_chance"] == pytest.approx(chance)
+
+
 def test_without_a_route_only_the_log_probability_is_missing():
     item = Item((1,), (2,), "12345", 10, 0.5, 0.5)
     result = recall([item], lambda ids, tokens: " 12345", None)

@@ -78,7 +78,11 @@ class _Server(QuietHandler):
         self.wfile.write(data)
 
     def _text(self, prompt: str) -> str:
-        return _from_the_prompt(prompt) if self.knows else str(self.chance.randrange(10_000, 100_000))
+        if self.knows:
+            return _from_the_prompt(prompt)
+        codes = list(_facts(prompt).values())
+        copies = "What is the access code" in prompt and len(codes) > 1
+        return codes[0] if copies else str(self.chance.randrange(10_000, 100_000))
 
     def _last(self, prompt: str) -> float:
         if self.knows:
@@ -115,7 +119,7 @@ def test_who_answers_from_the_prompt_is_always_right(knowing: dict[str, Any], na
 
 @pytest.mark.parametrize("name", _SHARES)
 def test_who_guesses_is_at_chance(guessing: dict[str, Any], name: str):
-    chance = {"rag_options": 1 / 3, "summary_options": 1 / 2, "reasoning": 1 / 3}.get(name, 0.0)
+    chance = {"rag": 1 / 3, "rag_options": 1 / 3, "summary_options": 1 / 2, "reasoning": 1 / 3}.get(name, 0.0)
     low, high = guessing[f"{name}_interval"]
     assert guessing[f"{name}_chance"] == pytest.approx(chance)
     assert low <= chance <= high
