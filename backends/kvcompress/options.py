@@ -75,7 +75,7 @@ class KvCompressOptions(EngineOptions):
     scheduling: SchedulingOptions = field(default_factory=SchedulingOptions)
 
     def as_asked(self) -> Self:
-        """Static: by dynamic budgets a request that runs alone keeps everything. Without eviction both are the same."""
+        """Static: by dynamic budgets alone a request keeps everything. Without eviction both are the same."""
         return self if self.kv.evict == "none" else replace(self, scheduler="static")
 
 

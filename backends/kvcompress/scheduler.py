@@ -109,7 +109,7 @@ class Scheduler:
             candidate = self._waiting[0]
             if not self._admission.admit(self.running, candidate) and self.running:
                 self._no_room = True
-                return
+                break  # those who run still share what there is
             self._waiting.pop(0)
             candidate.opened(self._attention.open(candidate.spec, candidate.prompt))
             self.running.append(candidate)

@@ -44,7 +44,7 @@ class Scheduling:
 
 def scheduling_of(wanted: Mapping[str, Any]) -> Scheduling:
     """From the options; raises UsageError for what cannot be."""
-    classes = {name: WorkloadClass(**known) for name, known in wanted["classes"].items()}
+    classes = {name: _class(name, known) for name, known in wanted["classes"].items()}
     found = Scheduling(**{**wanted, "classes": classes})
     if USUAL not in classes:
         raise UsageError(
@@ -61,6 +61,17 @@ def scheduling_of(wanted: Mapping[str, Any]) -> Scheduling:
     if found.headroom < 0:
         raise UsageError("backend.scheduling.headroom is at least 0.")
     return found
+
+
+def _class(name: str, known: Mapping[str, Any]) -> WorkloadClass:
+    if set(known) != {"breadth", "weight"} or not all(
+        isinstance(value, int | float) for value in known.values()
+    ):
+        raise UsageError(
+            f"backend.scheduling.classes.{name} needs two numbers, breadth and weight, and nothing else. "
+            f"For example backend.scheduling.classes.{name}.weight=1.0."
+        )
+    return WorkloadClass(**known)
 
 
 def check_class(kind: object, scheduling: Scheduling) -> None:

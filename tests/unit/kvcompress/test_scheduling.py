@@ -1,5 +1,6 @@
 """Budgets by a prompt's attention, its class and the pool: weights, shares that fit, and no early return."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 
+from backends.kvcompress.admission import Static
 from backends.kvcompress.breadth import MASS, SAMPLED, breadth_of
 from backends.kvcompress.model.decoder import Decoder
+from backends.kvcompress.request import Request
 from backends.kvcompress.scheduling import Scheduling, WorkloadClass, check_class, scheduling_of
 from backends.kvcompress.shares import highest_level
 from backends.kvcompress.store_torch import TorchStore
@@ -139,6 +142,26 @@ def test_a_class_is_what_is_expected_of_a_prompt_until_it_is_read(model: Decoder
     one.drain()
 
 
+class _Counting(Static):
+    shared = 0
+
+    def share(self, running: Sequence[Request]) -> None:
+        self.shared += 1
+
+
+def test_those_who_run_share_anew_though_the_next_one_is_refused(model: Decoder) -> None:
+    one = driven(model, pages=6 * 14)
+    counting = one.scheduler._admission = _Counting(one.store, one.needs, 0)
+    for number in (0, 1):
+        one.engine.add(number, LONG, sampling(40))
+    while not one.scheduler.running or not one.scheduler.running[0].decodes:
+        one.step()
+    assert (len(one.scheduler.running), counting.shared) == (1, 0)  # the second waits
+    one.step()
+    assert counting.shared == 1  # as soon as the first one's prompt was read
+    one.drain()
+
+
 def _preemptions(model: Decoder, headroom: int) -> tuple[int, list[list[int]]]:
     told = Scheduling(headroom=headroom, tokens=100, least=1.0, most=1.0, classes=CLASSES)
     few = driven(model, pages=6 * 8, scheduling=told, eos_ids=())
@@ -160,6 +183,8 @@ def test_headroom_keeps_who_gave_way_from_coming_back_too_early(model: Decoder) 
     [
         ({"classes": {"rag": {"breadth": 9, "weight": 1.0}}}, "classes lacks other"),
         ({"classes": {"other": {"breadth": 0, "weight": 1.0}}}, "breadth and weight are above 0"),
+        ({"classes": {"other": {"breadth": 9}}}, r"classes\.other needs two numbers"),
+        ({"classes": {"other": {"breadth": 9, "weight": "???"}}}, r"classes\.other needs two numbers"),
         ({"tokens": 0}, "tokens is at least 1"),
         ({"least": 1.5}, "least is above 0 and at most 1"),
         ({"most": 0.5}, "most at least 1"),
