@@ -11,12 +11,15 @@ _MS = 1000
 def concurrent_users(window: Mapping[str, Any], summary: Mapping[str, Any]) -> float | None:
     """How many users a run served at once.
 
-    In a closed loop the sessions in flight that it aimed at (`concurrency` of the window's record), whose think time
-    counts: a user who reads is still one. Elsewhere requests in flight on average, by Little's law (1961): successful
-    requests per second × their mean time from the schedule to the last token. None where neither is known.
+    In a closed loop the sessions in flight that it aimed at (`concurrency` of the window's record), whose think
+    time counts: a user who reads is still one; and no more than there were `sessions` at all. Elsewhere requests
+    in flight on average, by Little's law (1961): successful requests per second × their mean time from the
+    schedule to the last token. None where neither is known.
     """
     if target := window.get("concurrency"):
-        return float(target) if summary.get("requests_per_s") else None
+        return (
+            float(min(target, summary.get("sessions") or target)) if summary.get("requests_per_s") else None
+        )
     rate, latency = summary.get("requests_per_s"), (summary.get("e2e_ms") or {}).get("mean")
     return rate * latency / _MS if rate and latency else None
 

@@ -45,6 +45,7 @@ def summarise(
     summary.update(goodput(requests, window, slo))
     summary["slo_percentiles"] = judge_percentiles(scheduled, slo)
     summary["requests"] = count_requests(scheduled)
+    summary["sessions"] = int(scheduled["session"].nunique())
     token = kv_per_token(requests, events, telemetry, window)
     summary["memory"] = memory_summary(telemetry, window, held) | {
         "kv_per_token_bytes": token.bytes.value if token.bytes else None,

@@ -3,6 +3,9 @@
 import pytest
 
 from harness.metrics.cost import concurrent_users, cost_summary
+from harness.metrics.summary import summarise
+from harness.metrics.window import measured_window
+from tests.support.synthetic_runs import Schedule, tables
 
 SUMMARY = {"output_tokens_per_s": 200.0, "requests_per_s": 4.0, "e2e_ms": {"mean": 2500.0}}
 
@@ -25,6 +28,16 @@ def test_no_price_no_cost_and_nothing_served_is_not_free():
 def test_users_of_a_closed_loop_are_its_sessions():
     assert concurrent_users({"concurrency": 16}, SUMMARY) == 16
     assert concurrent_users({"concurrency": 16}, {"requests_per_s": 0.0}) is None  # it served nobody
+
+
+def test_a_closed_loop_serves_no_more_users_than_there_were_sessions():
+    assert concurrent_users({"concurrency": 16}, SUMMARY | {"sessions": 5}) == 5
+    assert concurrent_users({"concurrency": 16}, SUMMARY | {"sessions": 40}) == 16
+    requests, events, telemetry = tables(Schedule(requests=6, slots=8))
+    window = measured_window(requests, concurrency=8)
+    assert window is not None
+    summary = summarise(requests, events, telemetry, window, None)
+    assert concurrent_users(window.to_record(), summary) == 6
 
 
 def test_users_of_an_open_loop_follow_littles_law():
