@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.compare.advice import Advice
+from harness.compare.baselines import full_weights, kv_bits
 from harness.compare.settings import Setting
 from harness.records.paths import pick
 from harness.records.reader import Run
@@ -24,7 +25,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Tradeoff:
-    """Settings of one engine under one load. exact: the one that keeps everything as computed."""
+    """Settings of one engine under one load. exact: the one that keeps everything as computed, by full weights."""
 
     advice: Advice
     engine: str
@@ -52,7 +53,8 @@ def tradeoffs(advice: Advice) -> list[Tradeoff]:
             groups[str(pick(run.config, "backend.name")), repr(run.config.get("load"))].append(kept)
     found = []
     for (engine, _), points in groups.items():
-        exact = next((one for one in points if one.method == EXACT), None)
+        unchanged = [one for one in points if one.method == EXACT]
+        exact = max(unchanged, key=lambda one: kv_bits(one.setting.runs[0]), default=None)
         methods: dict[str, list[Kept]] = defaultdict(list)
         for one in sorted(points, key=lambda one: (one.method, -one.share)):
             if one.method != EXACT:
@@ -70,10 +72,20 @@ def _kept(setting: Setting) -> Kept | None:
     kv: Any = pick(run.config, "backend.kv")
     if not isinstance(kv, Mapping):
         return None
-    evict, quant, values = (str(kv.get(key) or "none") for key in ("evict", "quant", "value_quant"))
-    packed = quant if values in ("none", quant) else f"{quant} keys, {values} values"
-    parts = [part for part in (evict, packed) if part != "none"]
+    evict = str(kv.get("evict") or "none")
+    method = " + ".join(_changes(run, kv))
     if evict == "none":
-        return Kept(setting, " + ".join(parts) or EXACT, 1.0)
+        # What nobody knows to be exact (a type of cache that is not told) is nothing to hold others against.
+        return Kept(setting, method or EXACT, 1.0) if method or kv_bits(run) else None
     share = pick(kv, "budget.fraction")
-    return None if share is None else Kept(setting, " + ".join(parts), float(share))
+    return None if share is None else Kept(setting, method, float(share))
+
+
+def _changes(run: Run, kv: Mapping[str, Any]) -> list[str]:
+    """What is not as computed, in words: how it evicts, packs and shares, and the weights."""
+    evict, quant, values, share = (
+        str(kv.get(key) or "none") for key in ("evict", "quant", "value_quant", "share")
+    )
+    packed = quant if values in ("none", quant) else f"{quant} keys, {values} values"
+    weights = "none" if full_weights(run) else f"{pick(run.config, 'backend.weight_dtype')} weights"
+    return [part for part in (evict, packed, share, weights) if part != "none"]

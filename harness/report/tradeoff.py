@@ -54,12 +54,12 @@ def _section(found: Tradeoff, suffix: str) -> TradeoffSection:
 def _sentences(found: Tradeoff) -> list[str]:
     best = found.best
     sentences = [_recommended(found, best)]
-    within = [one for one in found.all if one.setting.eligible and _median(one, _KV)]
+    within = [one for one in found.all if one.setting.eligible and one.setting.judged and _median(one, _KV)]
     if within:
         least = min(within, key=lambda one: _median(one, _KV) or 0.0)
         if least is not best:
             sentences.append(
-                f"The least memory within the accepted loss: {_named(least)}, "
+                f"The least memory {_surely(least)}within the accepted loss: {_named(least)}, "
                 f"{memory(_median(least, _KV))} a request instead of {memory(_median(found.exact, _KV))}."
             )
     for method, points in found.methods.items():
@@ -88,18 +88,28 @@ def _recommended(found: Tradeoff, best: Kept | None) -> str:
 
 
 def _enough(points: Sequence[Kept]) -> str:
-    """The least share that is within the loss while all larger ones are too. points: by decreasing share."""
-    tried = listed([percent(one.share) for one in points])
+    """The least share that is within the loss while all larger ones are too. points: by decreasing share.
+
+    Only those of which a loss is known count: what could not show it says nothing for or against a share.
+    """
+    known = [one for one in points if any(loss.telling for loss in one.setting.losses)]
+    if not known:
+        return f"what it loses at {listed([percent(one.share) for one in points])} is not known"
+    tried = listed([percent(one.share) for one in known])
     enough: Kept | None = None
-    for one in points:
+    for one in known:
         if one.setting.lost:
             break
         enough = one
-    if not any(one.setting.losses for one in points):
-        return f"what it loses at {tried} was not measured"
     if enough is None:
-        return f"even {percent(points[0].share)} of the past loses too much"
-    return f"{percent(enough.share)} of the past is enough (tried: {tried})"
+        sure = any(loss.verdict == "loses" for loss in known[0].setting.lost)
+        return f"even {percent(known[0].share)} of the past {'' if sure else 'likely '}loses too much"
+    return f"{percent(enough.share)} of the past is {_surely(enough)}enough (tried: {tried})"
+
+
+def _surely(one: Kept) -> str:
+    """ "likely " unless every loss that was measured is surely within what is accepted."""
+    return "" if all(loss.verdict == "safe" for loss in one.setting.losses) else "likely "
 
 
 def _figure(found: Tradeoff, name: str) -> Figure:
