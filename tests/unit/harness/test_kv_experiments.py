@@ -98,6 +98,13 @@ def test_each_workload_is_judged_by_the_tasks_that_speak_of_it(
     assert tuple(sorted(config.quality.asked())) == tasks
 
 
+def test_what_only_a_gpu_takes_can_be_named() -> None:
+    named = ("experiment=kv_granularity", "setting=vllm-kv-fp8", "backend.device=cuda")
+    backend = composed(*named).backend
+    assert (backend.name, backend.device, backend.kv_dtype) == ("vllm", "cuda", "fp8")
+    assert "fp8" in make_backend(backend).capabilities().kv_dtypes
+
+
 @pytest.mark.parametrize("workload", ["chat", "rag", "summarization"])
 @pytest.mark.parametrize("experiment", ["kv_methods", "kv_granularity", "rag_tradeoff"])
 def test_every_task_of_an_experiment_reads_the_cache_that_it_judges(experiment: str, workload: str) -> None:
