@@ -66,6 +66,16 @@ def kv_setting(run: Run) -> dict[str, Any]:
     return {key: backend[key] for key in _KV if backend.get(key) is not None}
 
 
+def same_load(run: Run, other: Run) -> bool:
+    """Whether both were measured under the same load, on machines of the same kind."""
+    return _where(run) == _where(other)
+
+
+def _where(run: Run) -> tuple[Any, ...]:
+    machine = pick(run.fingerprint, "machine") or {}
+    return run.config.get("load"), machine.get("cpu"), machine.get("cores"), machine.get("gpus")
+
+
 def _asked(run: Run) -> tuple[Any, ...]:
     backend = run.config.get("backend") or {}
     plan = run.fingerprint.get("plan_sha256")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from harness.compare.divergence import continued_alike
 from harness.compare.fairness import Unequal, attached, unequal
 from harness.compare.same_model import Agreement, agreement
 from harness.compare.statistics import Verdict, verdict
@@ -127,20 +128,20 @@ def _asked_alike(runs: Sequence[Run], labels: Mapping[str, str]) -> list[list[Ru
 
 
 def _compared(workload: str, groups: Mapping[str, Sequence[Run]]) -> Comparison:
-    reference = next((label for label, runs in groups.items() if _greedy_ids(runs)), None)
-    against = _greedy_ids(groups[reference]) if reference is not None else None
+    reference = next((label for label, runs in groups.items() if _continued(runs)), None)
+    against = _continued(groups[reference]) if reference is not None else None
     sides = tuple(_side(label, runs, against) for label, runs in groups.items())
     winners = tuple(winner for metric in METRICS if (winner := _winner(metric, groups)))
     return Comparison(workload, sides, winners, reference, unequal(groups), attached(groups))
 
 
-def _side(label: str, runs: Sequence[Run], reference: Sequence[Sequence[int]] | None) -> Side:
+def _side(label: str, runs: Sequence[Run], reference: Run | None) -> Side:
     measured = [run for run in runs if run.status == "complete"]
     figures = {}
     for metric in METRICS:
         if values := _values(measured, metric.path):
             figures[metric.name] = Figure(median(values), min(values), max(values), len(values))
-    ours = _greedy_ids(measured)
+    ours = _continued(measured, reference)
     return Side(
         label=label,
         runs=len(measured),
@@ -161,7 +162,7 @@ def _side(label: str, runs: Sequence[Run], reference: Sequence[Sequence[int]] | 
             if figure.chance and (value := _middle(measured, figure.path)) is not None
         },
         peak_bytes=_middle(measured, "memory.peak_process_bytes"),
-        agreement=agreement(ours, reference) if ours and reference else None,
+        agreement=agreement(_ids(ours), _ids(reference)) if ours and reference else None,
     )
 
 
@@ -184,8 +185,13 @@ def _winner(metric: Metric, groups: Mapping[str, Sequence[Run]]) -> Winner | Non
     return Winner(metric, best, second, found)
 
 
-def _greedy_ids(runs: Sequence[Run]) -> Sequence[Sequence[int]] | None:
-    return next((found for run in runs if (found := pick(run.summary, "quality.greedy_ids"))), None)
+def _continued(runs: Sequence[Run], alike: Run | None = None) -> Run | None:
+    """The first run with greedy continuations, of the same texts as another's where one is given."""
+    return next((run for run in runs if _ids(run) and (alike is None or continued_alike(alike, run))), None)
+
+
+def _ids(run: Run) -> Sequence[Sequence[int]]:
+    return pick(run.summary, "quality.greedy_ids") or ()
 
 
 def _values(runs: Sequence[Run], path: str) -> list[float]:

@@ -111,7 +111,7 @@ def _quality(advice: Advice, best: Setting) -> Iterator[Step]:
                 tuple(command(_without_quality(one) | wanted) for one in sides),
             )
     for one in best.losses:
-        if one.verdict == "inconclusive":
+        if one.verdict == "inconclusive" and not one.why:  # else more items would not help
             yield _more_items(advice, best, one)
             break
     for one in best.losses:

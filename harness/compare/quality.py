@@ -37,7 +37,8 @@ class QualityLoss:
     interval: of the difference, 95 %. limit: the loss that is accepted, in the difference's unit. items: pairs.
     verdict: "safe" (the whole interval within the limit), "loses" (the whole interval beyond it), "inconclusive",
     "uninformative" (the baseline is not above chance, so there was nothing to lose), or "not seen" (what the
-    candidate does otherwise cannot show in this figure; `why` says why, else it is "").
+    candidate does otherwise cannot show in this figure). why: of the last, or of an inconclusive one where more items
+    would not help; else "".
     """
 
     figure: QualityFigure
@@ -76,15 +77,12 @@ def loss(baseline: Run, candidate: Run, figure: QualityFigure, limit: float) -> 
 
     limit: the accepted loss, as a share of 1 (of right answers; of perplexity relative to the baseline's).
     """
+    if not comparable(baseline, candidate, figure):
+        return None
     before, after = (pick(run.summary, figure.path) for run in (baseline, candidate))
     theirs, ours = (_items(run, figure) for run in (baseline, candidate))
-    alike = len(theirs) == len(ours) and _asked(baseline, figure) == _asked(candidate, figure)
-    if before is None or after is None or not theirs or not alike:
-        return None
     if figure.chance is None:
-        tokens: Sequence[int] = pick(baseline.summary, _WINDOW_TOKENS) or ()
-        if len(tokens) != len(theirs):
-            return None
+        tokens: Sequence[int] = pick(baseline.summary, _WINDOW_TOKENS)
         difference, low, high = ratio_of_perplexities(theirs, ours, tokens)
     else:
         difference, low, high = difference_of_shares(theirs, ours)
@@ -95,6 +93,17 @@ def loss(baseline: Run, candidate: Run, figure: QualityFigure, limit: float) -> 
     told = verdict_on(lost, limit) if above_chance(baseline, figure) else "uninformative"
     word = NOT_SEEN if why else told
     return QualityLoss(figure, before, after, difference, (low, high), limit, len(theirs), word, why)
+
+
+def comparable(baseline: Run, candidate: Run, figure: QualityFigure) -> bool:
+    """Whether both runs have the figure, item by item of the same items."""
+    if any(pick(run.summary, figure.path) is None for run in (baseline, candidate)):
+        return False
+    theirs, ours = _items(baseline, figure), _items(candidate, figure)
+    if figure.chance is None and len(pick(baseline.summary, _WINDOW_TOKENS) or ()) != len(theirs):
+        return False
+    alike = _asked(baseline, figure) == _asked(candidate, figure)
+    return bool(theirs) and len(theirs) == len(ours) and alike
 
 
 def verdict_on(lost: tuple[float, float], limit: float) -> str:

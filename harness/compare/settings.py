@@ -1,18 +1,19 @@
 """One setting as advice sees it: what it costs, whether it keeps the limits, what it loses, and what it saves."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 from harness.compare.asked import Asked
-from harness.compare.baselines import full_weights, kv_bits
+from harness.compare.baselines import baseline_of, same_load
 from harness.compare.groups import Figure
-from harness.compare.quality import QualityLoss, baseline_of, loss, weights_baseline_of
+from harness.compare.losses import losses_of
+from harness.compare.quality import QualityLoss
 from harness.compare.saving import Saving, saving
 from harness.compare.slo_held import Held, held
 from harness.metrics.cost import concurrent_users, cost_summary
-from harness.metrics.quality_figures import QUALITY_FIGURES
 from harness.metrics.slo import PERCENTILE_LIMITS, SloOptions, limits_of, percentile_limits_of
 from harness.records.paths import pick
 from harness.records.reader import Run
@@ -25,6 +26,7 @@ COSTS = (COST, "per_query", "per_user_hour")
 # other work on the machine is what repeats are for.
 _BUSY = "quiet_machine"
 _COUNTS_ALL_THE_SAME = ("tail_samples", _BUSY)
+_FAILED_REQUESTS = "no_errors"
 
 
 @dataclass(frozen=True)
@@ -47,22 +49,30 @@ class Terms:
 class Setting:
     """runs: those that count, by id. problems: why the others do not. cost: by COSTS, {} without a price.
 
-    held: the limits of the SLO. losses: of quality, against the setting `reference` that holds everything exactly.
-    judged: whether its quality is known: it is exact itself, it was measured, or nothing was asked of it.
+    left_out: how many runs do not. held: the limits of the SLO, also of runs in which
+    requests failed: of such a run the latencies are known, and failed ones were infinitely slow. losses: of quality,
+    against the settings `references` that hold everything exactly. judged: whether its quality is known: it is exact
+    itself, it was measured by something that tells, or nothing was asked of it.
     saving: of cost, against the same engine at the same load with an exact KV cache, whose name is `plain`.
     """
 
     label: str
     runs: tuple[Run, ...]
     problems: tuple[str, ...]
+    left_out: int
     rate: Figure | None
     cost: Mapping[str, Figure]
     held: tuple[Held, ...]
     losses: tuple[QualityLoss, ...]
-    reference: str | None
+    references: tuple[str, ...]
     judged: bool
     plain: str | None
     saving: Saving | None
+
+    @property
+    def reference(self) -> str | None:
+        """The first of the references."""
+        return self.references[0] if self.references else None
 
     @property
     def busy(self) -> int:
@@ -119,18 +129,27 @@ def _setting(
     terms: Terms,
 ) -> Setting:
     ours, problems = sound[label]
-    losses, reference, judged = _quality(ours, everything, terms)
-    plain = next((one for run in ours if (one := baseline_of(run, _beside(run, everything)))), None)
+    complete = [run for run in runs if run.status == "complete"]
+    losses, references, judged = losses_of(complete, everything, terms.losses)
+    plain = next(
+        (
+            one
+            for run in ours
+            if (one := baseline_of(run, [other for other in everything if same_load(run, other)]))
+        ),
+        None,
+    )
     saved = saving(_prices(sound[labels[plain.id]][0]), _prices(ours)) if plain is not None else None
     return Setting(
         label=label,
         runs=ours,
         problems=problems,
+        left_out=len(runs) - len(ours),
         rate=_figure([value for run in ours if (value := pick(run.summary, RATE))]),
         cost=_costs(ours, terms),
-        held=held(ours, terms.slo, terms.attainment),
+        held=held(_answering(complete, terms), terms.slo, terms.attainment),
         losses=losses,
-        reference=labels[reference.id] if reference is not None else None,
+        references=tuple(dict.fromkeys(labels[reference.id] for reference in references)),
         judged=judged,
         plain=labels[plain.id] if plain is not None else None,
         saving=saved,
@@ -138,9 +157,8 @@ def _setting(
 
 
 def _sound(runs: Sequence[Run], terms: Terms) -> tuple[tuple[Run, ...], tuple[str, ...]]:
-    """The runs whose figures count, and what is wrong with the others, each once."""
-    paths = [RATE, *limits_of(terms.slo)]
-    paths += [f"{PERCENTILE_LIMITS[key][0]}.{key.split('_')[1]}" for key in percentile_limits_of(terms.slo)]
+    """The runs whose figures count, and what is wrong with the others, each once, with the count of runs."""
+    paths = _limited(terms)
     kept, problems = [], []
     for run in runs:
         if run.status != "complete":
@@ -149,48 +167,22 @@ def _sound(runs: Sequence[Run], terms: Terms) -> tuple[tuple[Run, ...], tuple[st
             problems.append("; ".join(wrong))
         else:
             kept.append(run)
-    return tuple(kept), tuple(dict.fromkeys(problems))
+    told = [f"{text} ({count} runs)" if count > 1 else text for text, count in Counter(problems).items()]
+    return tuple(kept), tuple(told)
 
 
-def _quality(
-    runs: Sequence[Run], everything: Sequence[Run], terms: Terms
-) -> tuple[tuple[QualityLoss, ...], Run | None, bool]:
-    """Losses against the exact setting, that setting, and whether quality is known."""
-    limits = {name: limit for name, limit in terms.losses.items() if limit is not None}
-    if not runs or not limits:
-        return (), None, True
-    reference = _exact(runs[0], everything)
-    if reference is None:  # exact itself, or there is nothing to hold it against
-        return (), None, bool(kv_bits(runs[0])) and full_weights(runs[0])
-    found = []
-    for figure in QUALITY_FIGURES:
-        name = figure.path.rsplit(".", 1)[-1]
-        if name not in limits:
-            continue
-        # A setting may have been measured again for its quality: only those runs are held against each other.
-        with_it = [run for run in everything if pick(run.summary, figure.path) is not None]
-        pairs = ((run, _exact(run, with_it)) for run in runs if run in with_it)
-        losses = (loss(base, run, figure, limits[name]) for run, base in pairs if base is not None)
-        if (one := next((one for one in losses if one is not None), None)) is not None:
-            found.append(one)
-    return tuple(found), reference, any(one.telling for one in found)
+def _answering(runs: Sequence[Run], terms: Terms) -> list[Run]:
+    """Those whose latencies are known: failed requests, which spoil other figures, count as infinitely slow."""
+    aside = (*_COUNTS_ALL_THE_SAME, _FAILED_REQUESTS)
+    return [run for run in runs if not spoiling(run, _limited(terms), aside)]
 
 
-def _exact(run: Run, everything: Sequence[Run]) -> Run | None:
-    """The same engine with an exact KV cache and the model's own weights; None for itself, or if it was not run."""
-    cache = baseline_of(run, everything)
-    weights = weights_baseline_of(cache or run, everything)
-    return weights or cache
-
-
-def _beside(run: Run, others: Sequence[Run]) -> list[Run]:
-    """Those under the same load on the same machine."""
-    return [other for other in others if _where(other) == _where(run)]
-
-
-def _where(run: Run) -> tuple[Any, ...]:
-    machine = pick(run.fingerprint, "machine") or {}
-    return run.config.get("load"), machine.get("cpu"), machine.get("cores"), machine.get("gpus")
+def _limited(terms: Terms) -> list[str]:
+    """Keys of the rate, and of every latency that has a limit."""
+    percentiles = [
+        f"{PERCENTILE_LIMITS[key][0]}.{key.split('_')[1]}" for key in percentile_limits_of(terms.slo)
+    ]
+    return [RATE, *limits_of(terms.slo), *percentiles]
 
 
 def _prices(runs: Sequence[Run]) -> list[float]:

@@ -10,18 +10,23 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import TypeVar
 
-from harness.compare.baselines import baseline_of, weights_baseline_of
-from harness.compare.distributions import Distance, distance
-from harness.compare.quality import loss, verdict_on
+from harness.compare.baselines import baseline_of, same_load, weights_baseline_of
+from harness.compare.divergence import (
+    DIVERGENCE,
+    continued_alike,
+    divergence_comparable,
+    divergence_limit,
+    divergence_loss,
+)
+from harness.compare.quality import QualityLoss, comparable, loss
 from harness.compare.same_model import Agreement, agreement
 from harness.compare.seen import NOT_SEEN, UNTOLD
 from harness.metrics.quality_figures import QUALITY_FIGURES, QualityFigure
 from harness.records.paths import pick
 from harness.records.reader import Run
 
-# A lower bound of a divergence is taken for the whole of it only where so much of the probability is told apart.
-_TOLD_ENOUGH = 0.75
 CLASSES: Mapping[str, tuple[str, ...]] = {
     "chat": (),
     "rag": ("rag", "recall"),
@@ -66,7 +71,6 @@ class ClassCost:
     verdict: str
     costs: tuple[Cost, ...]
     agreement: Agreement | None = None
-    told: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +88,14 @@ class SettingCost:
     throughput: float | None
 
 
-_BASELINES: Mapping[str, Callable[[Run, Sequence[Run]], Run | None]] = {
+_T = TypeVar("_T")
+_Baseline = Callable[[Run, Sequence[Run]], Run | None]
+_Alike = Callable[[Run, Run], bool]  # a baseline and a run
+_Find = Callable[[Run, _Alike], Run | None]
+_BASELINES: Mapping[str, _Baseline] = {
     "kv": baseline_of,
     "weights": weights_baseline_of,
 }
-
-
-def divergence_limit(limits: Limits) -> float:
-    """Accepted nats a token: what the baseline writes then has as much more perplexity as is accepted of a text."""
-    return math.log1p(_limit(limits, "perplexity"))
 
 
 def setting_costs(runs: Sequence[Run], labels: Mapping[str, str], limits: Limits) -> list[SettingCost]:
@@ -103,36 +106,60 @@ def setting_costs(runs: Sequence[Run], labels: Mapping[str, str], limits: Limits
     Of several runs of one setting and workload (repeats, seeds) the first is judged: quality hardly depends on the
     repeat. Runs that are not complete give nothing.
     """
+    complete = [run for run in runs if run.status == "complete"]
     rows = []
     for axis, find in _BASELINES.items():
-        pairs: dict[str, list[tuple[Run, Run]]] = {}
-        for run in runs:
-            baseline = find(run, runs) if run.status == "complete" else None
-            if baseline is not None:
-                pairs.setdefault(labels[run.id], []).append((baseline, run))
-        for label, members in pairs.items():
+        settings: dict[str, list[Run]] = {}
+        for run in complete:
+            if find(run, complete) is not None:
+                settings.setdefault(labels[run.id], []).append(run)
+        for label, members in settings.items():
+            among = _among(find, complete)
             classes = {
                 name: found
                 for name, tasks in CLASSES.items()
-                if (found := _class_cost(members, tasks, limits))
+                if (found := _class_cost(members, among, tasks, limits))
             }
             if classes:
-                rows.append(_row(label, labels[members[0][0].id], axis, classes, members))
+                bases = [base for run in members if (base := find(run, complete)) is not None]
+                rows.append(_row(label, labels[bases[0].id], axis, classes, members, among))
     return rows
 
 
+def _among(find: _Baseline, complete: Sequence[Run]) -> _Find:
+    """The baseline of a run among those that can be held against it in one figure."""
+
+    def found(run: Run, alike: _Alike) -> Run | None:
+        return find(run, [other for other in complete if other is run or alike(other, run)])
+
+    return found
+
+
+def _first(
+    runs: Sequence[Run], find: _Find, alike: _Alike, compare: Callable[[Run, Run], _T | None]
+) -> _T | None:
+    """Of the first run that can be compared."""
+    bases = ((find(run, alike), run) for run in runs)
+    return next((one for base, run in bases if base is not None and (one := compare(base, run))), None)
+
+
 def _row(
-    label: str, baseline: str, axis: str, classes: Mapping[str, ClassCost], pairs: Sequence[tuple[Run, Run]]
+    label: str,
+    baseline: str,
+    axis: str,
+    classes: Mapping[str, ClassCost],
+    runs: Sequence[Run],
+    find: _Find,
 ) -> SettingCost:
-    memory = _ratio(pairs, "memory.kv_per_request_bytes")
-    return SettingCost(label, baseline, axis, classes, memory, _ratio(pairs, "output_tokens_per_s"))
+    memory = _ratio(runs, find, "memory.kv_per_request_bytes")
+    return SettingCost(label, baseline, axis, classes, memory, _ratio(runs, find, "output_tokens_per_s"))
 
 
-def _class_cost(pairs: Sequence[tuple[Run, Run]], tasks: Sequence[str], limits: Limits) -> ClassCost | None:
+def _class_cost(runs: Sequence[Run], find: _Find, tasks: Sequence[str], limits: Limits) -> ClassCost | None:
     if not tasks:
-        return _chat(pairs, divergence_limit(limits))
+        return _chat(runs, find, limits)
     figures = [figure for figure in QUALITY_FIGURES if figure.task in tasks]
-    costs = tuple(cost for figure in figures if (cost := _cost(pairs, figure, limits)))
+    costs = tuple(cost for figure in figures if (cost := _cost(runs, find, figure, limits)))
     return ClassCost(_together([cost.verdict for cost in costs]), costs) if costs else None
 
 
@@ -141,22 +168,32 @@ def _limit(limits: Limits, name: str) -> float:
     return math.inf if value is None else value
 
 
-def _cost(pairs: Sequence[tuple[Run, Run]], figure: QualityFigure, limits: Limits) -> Cost | None:
+def _cost(runs: Sequence[Run], find: _Find, figure: QualityFigure, limits: Limits) -> Cost | None:
     name = figure.path.removeprefix("quality.")
     limit = _limit(limits, name if name in limits else figure.task)
-    found = next((one for pair in pairs if (one := loss(*pair, figure, limit))), None)
-    if found is None:
-        return None
+    found = _first(
+        runs,
+        find,
+        lambda base, run: comparable(base, run, figure),
+        lambda base, run: loss(base, run, figure, limit),
+    )
+    return None if found is None else _told(found)
+
+
+def _told(found: QualityLoss) -> Cost:
+    figure = found.figure
     low, high = found.interval
+    nats = figure is DIVERGENCE
+    known = not nats or math.isfinite(high)
     return Cost(
         label=figure.label,
-        baseline=found.baseline,
-        candidate=found.candidate,
+        baseline=None if nats else found.baseline,
+        candidate=None if nats else found.candidate,
         lost=found.lost,
-        interval=(-high, -low) if figure.higher_is_better else (low, high),
-        unit="relative" if figure.chance is None else "points",
+        interval=((-high, -low) if figure.higher_is_better else (low, high)) if known else None,
+        unit="nats" if nats else "relative" if figure.chance is None else "points",
         verdict=found.verdict,
-        limit=limit,
+        limit=found.limit,
         detectable=found.detectable,
         most=found.most_lost,
         items=found.items,
@@ -164,34 +201,13 @@ def _cost(pairs: Sequence[tuple[Run, Run]], figure: QualityFigure, limits: Limit
     )
 
 
-def _chat(pairs: Sequence[tuple[Run, Run]], limit: float) -> ClassCost | None:
-    apart = next((far for pair in pairs if (far := distance(*(run.next_tokens for run in pair)))), None)
-    together = next((agreed for pair in pairs if (agreed := _agreement(*pair))), None)
+def _chat(runs: Sequence[Run], find: _Find, limits: Limits) -> ClassCost | None:
+    limit = divergence_limit(limits)
+    apart = _first(runs, find, divergence_comparable, lambda base, run: divergence_loss(base, run, limit))
+    together = _first(runs, find, continued_alike, _agreement)
     if apart is None:
         return None if together is None else ClassCost("inconclusive", (), together)
-    cost = _divergence(apart, limit)
-    return ClassCost(cost.verdict, (cost,), together, apart.told)
-
-
-def _divergence(apart: Distance, limit: float) -> Cost:
-    word = "inconclusive" if apart.interval is None else verdict_on(apart.interval, limit)
-    # No difference at all means that nothing was read from the cache that differs: a text within one pass.
-    if word == "safe" and (apart.told < _TOLD_ENOUGH or apart.nats == 0):
-        word = "inconclusive"
-    most = apart.interval[1] if apart.interval else float("inf")
-    return Cost(
-        label="KL divergence",
-        baseline=None,
-        candidate=None,
-        lost=apart.nats,
-        interval=apart.interval,
-        unit="nats",
-        verdict=word,
-        limit=limit,
-        detectable=most - apart.nats,
-        most=most,
-        items=apart.positions,
-    )
+    return ClassCost(apart.verdict, (_told(apart),), together)
 
 
 def _agreement(baseline: Run, candidate: Run) -> Agreement | None:
@@ -207,7 +223,15 @@ def _together(verdicts: Sequence[str]) -> str:
     return next((word for word in ("loses", "inconclusive") if word in telling), "safe")
 
 
-def _ratio(pairs: Sequence[tuple[Run, Run]], path: str) -> float | None:
-    values = [(pick(baseline.summary, path), pick(run.summary, path)) for baseline, run in pairs]
-    ratios = [ours / theirs for theirs, ours in values if theirs and ours is not None]
+def _ratio(runs: Sequence[Run], find: _Find, path: str) -> float | None:
+    """Median over the runs, each by a baseline that has the figure under the same load on the same machine."""
+
+    def alike(other: Run, run: Run) -> bool:
+        return same_load(other, run) and bool(pick(other.summary, path))
+
+    ratios = []
+    for run in runs:
+        ours, base = pick(run.summary, path), find(run, alike)
+        if ours is not None and base is not None:
+            ratios.append(ours / pick(base.summary, path))
     return median(ratios) if ratios else None

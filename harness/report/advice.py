@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from harness.compare.advice import Advice
 from harness.compare.groups import Figure
 from harness.compare.next_steps import Step, next_steps
-from harness.compare.settings import COST, Setting
+from harness.compare.settings import COST, Setting, costs_of
 from harness.compare.statistics import Verdict
 from harness.core.errors import HarnessError
 from harness.metrics.slo import limits_of, percentile_limits_of
@@ -24,6 +24,7 @@ from harness.report.advice_words import (
 from harness.report.values import MISSING, listed, money, number
 
 _SHORT = {"perplexity": "PPL", "RAG answers": "RAG", "RAG options": "RAG\noptions", "summary facts": "facts"}
+_MOST_NAMED = 3
 _FURTHER_COSTS = {"per_query": "query", "per_user_hour": "user-hour"}
 
 
@@ -89,24 +90,40 @@ def _headline(advice: Advice) -> str:
     conditions = _conditions(advice)
     if best is None:
         return f"No setting may be taken{f': none keeps {conditions}' if conditions else ': no run counts'}."
-    what = _amount(advice, advice.figure(best))
+    what, unjudged = _amount(advice, advice.figure(best)), _unjudged(advice)
     if len(advice.ranked) == 1:
         left = (
             f"the only one of {len(advice.excluded) + 1} that may be taken"
             if advice.excluded
             else "the only setting"
         )
-        return f"{best.label}: {what}; {left}."
+        return f"{best.label}: {what}; {left}{unjudged}."
     word = "cheapest" if advice.by == COST else "fastest"
     among = f" of {len(advice.ranked)} that keep {conditions}" if conditions else f" of {len(advice.ranked)}"
-    return f"{best.label}: {what}, the {word}{among}."
+    return f"{best.label}: {what}, the {word}{among}{unjudged}."
 
 
 def _conditions(advice: Advice) -> str:
-    settings = (*advice.ranked, *advice.excluded)
-    parts = ["the SLO"] if any(one.held for one in settings) else []
-    parts += ["the quality limit"] if any(one.losses for one in settings) else []
-    return listed(parts)
+    """What every ranked setting is known to keep; where none is ranked, what the others do not."""
+    if advice.ranked:
+        slo = all(one.held for one in advice.ranked)
+        telling = any(loss.telling for one in advice.ranked for loss in one.losses)
+        quality = telling and all(one.judged for one in advice.ranked)
+    else:
+        slo = any(one.held for one in advice.excluded)
+        quality = any(one.lost for one in advice.excluded)
+    return listed([*(["the SLO"] if slo else []), *(["the quality limit"] if quality else [])])
+
+
+def _unjudged(advice: Advice) -> str:
+    """; quality not measured for int8: none of it is known."""
+    labels = [one.label for one in advice.ranked if not one.judged]
+    if not labels:
+        return ""
+    if len(labels) == len(advice.ranked) > 1:
+        return "; quality not measured for any"
+    named = listed(labels) if len(labels) <= _MOST_NAMED else f"{len(labels)} of {len(advice.ranked)}"
+    return f"; quality not measured for {named}"
 
 
 def _sentences(advice: Advice) -> list[str]:
@@ -129,21 +146,18 @@ def _sentences(advice: Advice) -> list[str]:
         found.append(f"It keeps the SLO: {listed([kept(limit) for limit in best.held])}.")
     if best is not None and best.losses:
         told = [risk(one) for one in best.losses]
-        found.append(f"Quality against {best.reference}: {'; '.join(told)}.")
-    elif best is not None and not best.judged:
+        found.append(f"Quality against {listed(list(best.references))}: {'; '.join(told)}.")
+    if best is not None and not best.judged:
         found.append(
             "Its quality was not measured against an exact KV cache, so nothing is known of what it loses."
         )
-    if advice.by != COST:
-        found.append(
-            "No price for all (hardware.price_per_hour), so this ranks by tokens per second of the machine."
-        )
-    if not any(one.held for one in (*advice.ranked, *advice.excluded)):
-        found.append(
-            "No SLO was given, so latency was not asked about."
-            if not _limited(advice)
-            else "No run counts, so the SLO was not judged."
-        )
+    found += [_why_by_rate(advice), _why_no_slo(advice)]
+    for one in advice.ranked:
+        if one.left_out:
+            found.append(
+                f"{one.left_out} of {one.left_out + len(one.runs)} runs of {one.label} do not count: "
+                f"{'; '.join(one.problems).rstrip('.')}."
+            )
     if busy := sum(one.busy for one in advice.ranked):
         ranked = sum(len(one.runs) for one in advice.ranked)
         found.append(
@@ -156,6 +170,36 @@ def _sentences(advice: Advice) -> list[str]:
             f"{runs} left out: not every setting was asked the same requests (another seed or workload)."
         )
     return [sentence for sentence in found if sentence]
+
+
+def _why_by_rate(advice: Advice) -> str:
+    """Why settings are not ranked by what they cost; "" where they are, or none is ranked."""
+    if advice.by == COST or not advice.ranked:
+        return ""
+    runs = [run for one in (*advice.ranked, *advice.excluded) for run in one.runs]
+    costs = [costs_of(run, advice.terms) for run in runs]
+    currencies = sorted({str(cost["currency"]) for cost in costs if cost})
+    if not all(costs):
+        why = "No price for all (hardware.price_per_hour)"
+    elif len(currencies) > 1:
+        why = f"The prices are in {listed(currencies)}"
+    else:
+        why = "Not every run has a cost"
+    return f"{why}, so this ranks by tokens per second of the machine."
+
+
+def _why_no_slo(advice: Advice) -> str:
+    """Why latency was not judged; "" where it was."""
+    settings = (*advice.ranked, *advice.excluded)
+    if any(one.held for one in settings):
+        return ""
+    if _limited(advice):
+        what = "has a window in which requests were measured" if advice.ranked else "counts"
+        return f"No run {what}, so the SLO was not judged."
+    recorded = [run.config.get("slo") for runs in advice.asked.groups.values() for run in runs]
+    if any(one != recorded[0] for one in recorded):
+        return "The runs were made with different SLOs and none was given for all, so latency was not judged."
+    return "No SLO was given, so latency was not asked about."
 
 
 def _against(advice: Advice, best: Setting, second: Setting, verdict: Verdict) -> str:

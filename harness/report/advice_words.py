@@ -2,6 +2,7 @@
 
 import math
 
+from harness.compare.divergence import DIVERGENCE
 from harness.compare.quality import QualityLoss
 from harness.compare.saving import Saving
 from harness.compare.seen import NOT_SEEN
@@ -55,16 +56,19 @@ def risk(one: QualityLoss) -> str:
         return f"{one.figure.label} is uninformative (the exact setting is not above chance)"
     if one.verdict == NOT_SEEN:
         return f"{one.figure.label} is not judged ({one.why})"
+    more = f"{one.verdict}: {one.why}" if one.why else one.verdict
     amount = amount_lost(one, abs(one.lost))
     found = f"{amount} worse" if one.lost > 0 else f"{amount} better" if one.lost < 0 else "unchanged"
     if not math.isfinite(one.most_lost):
-        return f"{one.figure.label} {found}, how much worse it may be is unbounded ({one.verdict})"
+        return f"{one.figure.label} {found}, how much worse it may be is unbounded ({more})"
     most = amount_lost(one, max(0.0, one.most_lost))
-    return f"{one.figure.label} {found}, at most {most} worse ({one.verdict})"
+    return f"{one.figure.label} {found}, at most {most} worse ({more})"
 
 
 def amount_lost(one: QualityLoss, share: float) -> str:
-    """Perplexity in per cent of itself, shares of right answers in points."""
+    """Perplexity in per cent of itself, shares of right answers in points, a divergence in nats."""
+    if one.figure is DIVERGENCE:
+        return f"{number(share)} nats"
     return f"{number(100 * share)} {'%' if one.figure.chance is None else 'points'}"
 
 
@@ -93,6 +97,8 @@ def loss_cell(one: QualityLoss | None, setting: Setting) -> str:
         return "exact" if setting.judged and setting.reference is None else MISSING
     if not one.telling:
         return one.verdict
+    if one.figure is DIVERGENCE:
+        return f"{one.lost:.3f} nats"
     sign = "−" if one.lost > 0 else "+" if one.lost < 0 else ""
     return f"{sign}{100 * abs(one.lost):.1f} {'%' if one.figure.chance is None else 'pt'}"
 

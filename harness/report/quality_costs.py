@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.compare.conf_files import usual_losses
+from harness.compare.divergence import divergence_limit
 from harness.compare.seen import NOT_SEEN
-from harness.compare.task_costs import CLASSES, ClassCost, Cost, SettingCost, divergence_limit, setting_costs
+from harness.compare.task_costs import CLASSES, ClassCost, Cost, SettingCost, setting_costs
 from harness.records.reader import Run
 from harness.report.labels import setting_labels
 from harness.report.values import MISSING, listed, number
@@ -157,14 +158,10 @@ def _undecided(found: ClassCost) -> str:
     if not open_ones:
         return "greedy tokens alone decide nothing"
     widest = max(open_ones, key=lambda cost: cost.most - cost.limit)
-    if widest.most <= widest.limit and widest.lost == 0:
-        return "both computed the very same, so the cache was not read (quality.chunk is as long as the text)"
-    if widest.most <= widest.limit:
-        return (
-            f"the engine tells {_percent(found.told or 0)} of the probability, so its bound excludes no loss"
-        )
+    if widest.why:
+        return widest.why
     if widest.unit == "nats":
-        return f"up to {_nats(widest.most)} nats are not excluded"
+        return f"up to {_nats(widest.most) if widest.most < float('inf') else 'any number of'} nats are not excluded"
     unit = " %" if widest.unit == "relative" else " points"
     could = number(100 * widest.detectable) if widest.detectable < float("inf") else "unbounded"
     return f"the smallest loss these data could show is {could}{unit} of {widest.label}"

@@ -1,10 +1,13 @@
 """Advice against runs whose truth is known."""
 
+import math
 import random
 import shlex
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from hydra import compose, initialize_config_module
 from hypothesis import given, settings
@@ -302,3 +305,112 @@ def test_what_does_not_show_in_log_probabilities_is_not_measured():
 def test_a_run_without_a_window_has_no_latency_to_judge():
     (only,) = advice([a_run("r1", 100, window={})], terms(ttft_p95_ms=600)).ranked
     assert only.held == ()
+
+
+def test_of_the_seeds_of_a_setting_the_worst_loss_is_told_and_of_more_items():
+    worse = [right and place % 5 > 0 for place, right in enumerate(RIGHT)]
+    few = [True] * 20
+    exact = [
+        a_run("r1", 100, right=RIGHT),
+        a_run("r2", 100, right=RIGHT, plan="q"),
+        a_run("r3", 100, right=few),
+    ]
+    packed = [
+        a_run("s1", 200, "int2", right=RIGHT),
+        a_run(
+            "s2", 200, "int2", right=worse, plan="q", failed_check=True
+        ),  # its latency is spoilt, no answer is
+        a_run("s3", 200, "int2", right=few),
+    ]
+    for run in (exact[2], packed[2]):
+        run.config["quality"]["recall"]["trials"] = 1
+    for order in ([*exact, *packed], [*reversed(exact), *reversed(packed)]):
+        (left,) = advice(order).excluded
+        assert [(one.verdict, one.items) for one in left.losses] == [("loses", 200)]
+
+
+def test_the_reference_is_the_one_that_was_asked_the_same_and_is_named():
+    wide, narrow = a_run("r1", 100), a_run("r2", 100, right=RIGHT)
+    narrow.config["backend"]["kv_dtype"] = "bf16"
+    packed = a_run("r3", 200, "int8", right=RIGHT)
+    found = advice([wide, narrow, packed])
+    assert found.best is not None and found.best.runs[0].id == "r3"
+    assert found.best.references == ("quant=none · kv_dtype=bf16",)
+    assert "Quality against quant=none · kv_dtype=bf16: recall unchanged" in told(found)
+
+
+def test_full_weights_with_a_packed_cache_are_no_exact_reference():
+    full, light = a_run("r1", 100, "int4", right=RIGHT), a_run("r2", 200, "int4", right=RIGHT)
+    light.config["backend"]["weight_dtype"] = "int8"
+    found = advice([full, light])
+    assert [(one.judged, one.losses) for one in found.ranked] == [(False, ()), (False, ())]
+    assert found.ranked[0].references == ()
+
+
+def test_the_headline_claims_the_quality_limit_only_where_all_is_judged():
+    judged = [a_run("r1", 100, right=RIGHT), a_run("r2", 200, "int8", right=RIGHT)]
+    assert "that keep the quality limit." in advice_section(advice(judged)).headline
+    unjudged = [*judged, a_run("r3", 300, "int4")]
+    headline = advice_section(advice(unjudged)).headline
+    assert "quality limit" not in headline and headline.endswith("; quality not measured for quant=int4.")
+    lucky = [place % 10 == 0 for place in range(200)]
+    guessed = advice([a_run("r1", 100, right=lucky), a_run("r2", 300, "int2", right=lucky)])
+    assert advice_section(guessed).headline.endswith("of 2; quality not measured for quant=int2.")
+
+
+def test_failed_requests_miss_the_slo_and_are_told_of_what_is_ranked():
+    failures = {
+        "check": "no_errors",
+        "ok": False,
+        "spoils": ["output_tokens_per_s", "ttft_ms"],
+        "problem": "9 failed",
+    }
+    broken = [a_run(f"r{n}", 100, validity=[failures]) for n in range(3)]
+    for run in broken:
+        run.requests.loc[:8, "ok"] = False
+    sound = [a_run("s1", 100), a_run("s2", 100, "int8")]
+    (left,) = advice([*broken[:2], sound[1]], terms(ttft_p95_ms=600)).excluded
+    assert reasons(left) == [
+        "no run of it counts: 9 failed (2 runs)",
+        "TTFT p95 is a failed request (limit 600 ms)",
+    ]
+    found = advice([*broken[:1], *sound])
+    assert "1 of 2 runs of quant=none do not count: 9 failed." in told(found)
+    missed = advice([*broken, *sound], terms(ttft_p95_ms=600))
+    assert [one.label for one in missed.ranked] == ["quant=int8"]
+
+
+def test_why_there_is_no_cost_and_no_slo_is_the_real_reason():
+    euros = a_run("r2", 200, "int8")
+    euros.config["hardware"]["currency"] = "EUR"
+    words = told(advice([a_run("r1", 100), euros]))
+    assert "The prices are in EUR and USD, so this ranks by tokens" in words and "No price" not in words
+    assert "No SLO was given" in words
+    for run, limit in ((euros, 500), (strict := a_run("r1", 100), 900)):
+        run.config["slo"] = {"ttft_p95_ms": limit}
+    assert "The runs were made with different SLOs" in told(advice([strict, euros]))
+    unpriced = told(advice([a_run("r1", 100, price=None), a_run("r2", 200, "int8", price=None)]))
+    assert "No price for all" in unpriced
+
+
+def distributions(run: Run, shift: float) -> Run:
+    draws = np.random.default_rng(1)
+    logits = draws.normal(size=(8, 4, 30)) + shift * draws.normal(size=(8, 4, 30))
+    values = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+    rows = [(*place, value) for place, value in np.ndenumerate(values)]
+    run.__dict__["next_tokens"] = pd.DataFrame(rows, columns=["prompt", "position", "token", "log_prob"])
+    return run
+
+
+def test_a_divergence_decides_within_as_much_as_is_accepted_of_perplexity():
+    runs = [
+        distributions(a_run("r1", 100), 0),
+        distributions(a_run("r2", 200, "int8"), 0.02),
+        distributions(a_run("r3", 300, "int2"), 1),
+    ]
+    found = advice(runs, terms(losses={"perplexity": 0.015}))
+    assert found.best is not None and found.best.label == "quant=int8" and found.best.judged
+    (one,) = found.best.losses
+    assert one.verdict == "safe" and one.limit == pytest.approx(math.log(1.015))
+    words = told(found)
+    assert "surely loses" in words and "nats of KL divergence, accepted are 0.0149 nats" in words

@@ -120,10 +120,25 @@ def test_an_engine_that_tells_little_is_not_called_safe(runs: list[Run]):
 
 def test_no_difference_at_all_means_that_the_cache_was_not_read(runs: list[Run]):
     told(runs[3], 0)
-    assert (
-        setting_costs(runs, setting_labels(runs), usual_losses())[0].classes["chat"].verdict == "inconclusive"
-    )
-    assert "so the cache was not read" in cost_lines(runs)[0]
+    row = setting_costs(runs, setting_labels(runs), usual_losses())[0]
+    assert row.classes["chat"].verdict == "not seen"
+    assert "not measured for chat: both computed the very same: nothing that differs" in cost_lines(runs)[0]
+
+
+def test_continuations_of_other_texts_are_not_compared(runs: list[Run]):
+    runs[3].config["quality"]["agreement"] = {"prompts": 4}  # type: ignore[index]
+    row = setting_costs(runs, setting_labels(runs), usual_losses())[0]
+    assert "chat" not in row.classes
+
+
+def test_memory_and_throughput_are_held_against_the_same_load(runs: list[Run]):
+    for run in (runs[3], runs[4], runs[5]):
+        run.config["load"] = {"name": "closed", "concurrency": 16}  # type: ignore[index]
+        run.summary["output_tokens_per_s"] *= 3  # type: ignore[index]
+    labels = {run.id: "packed" if run in runs[3:6] else "exact" for run in runs}
+    row = setting_costs(runs, labels, usual_losses())[0]
+    assert row.throughput is None and row.kv_memory is None
+    assert row.classes["rag"].verdict == "loses"  # answers do not hang on the load
 
 
 def test_what_did_not_pass_through_the_cache_is_said_to_be_unmeasured(runs: list[Run]):
