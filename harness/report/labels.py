@@ -14,6 +14,9 @@ _NOT_TELLING = ("results_dir", "repeats", "backend.port")
 _SEEDS = ("seed", "backend.seed")
 # What is asked about a setting, and no part of it.
 _ASKED_ABOUT = ("quality", "slo.")
+# What one machine costs is no part either; of several it is what tells them apart.
+_PRICE = ("hardware.price_per_hour", "hardware.currency")
+_MACHINE = ("cpu", "cores", "gpus")
 _LONGEST_VALUE = 40
 
 
@@ -39,9 +42,12 @@ def group_labels(runs: Sequence[Run]) -> dict[str, str]:
 
 def setting_labels(runs: Sequence[Run]) -> dict[str, str]:
     """Like `group_labels` of what was served alone: without the workload, and whatever quality or limits were asked
-    about, since a setting that is measured again with them is the same.
+    about, since a setting that is measured again with them is the same. So is one whose price was given later,
+    where all ran on one machine.
     """
-    named = _named(runs, (*_NOT_TELLING, *_SEEDS), _ASKED_ABOUT)
+    machines = {repr([pick(run.fingerprint, f"machine.{part}") for part in _MACHINE]) for run in runs}
+    aside = (*_ASKED_ABOUT, *_PRICE) if len(machines) == 1 else _ASKED_ABOUT
+    named = _named(runs, (*_NOT_TELLING, *_SEEDS), aside)
     return {
         run.id: label.replace(f" · {pick(run.config, 'workload.name')}", "", 1)
         for run, label in zip(runs, named.values(), strict=True)

@@ -156,10 +156,17 @@ def test_without_a_price_for_all_it_ranks_by_throughput_and_says_so():
 
 def test_a_dearer_machine_must_be_faster_by_more_than_its_price():
     cheap = a_run("r1", 100, price=1.0)
-    dear = a_run(
-        "r2", 150, price=2.0, config={**cheap.config, "hardware": {"price_per_hour": 2.0, "currency": "USD"}}
-    )
-    assert advice([cheap, dear]).ranked[0].runs[0].id == "r1"
+    machine = {**cheap.fingerprint, "machine": {"cpu": "another", "cores": 64}}
+    dear = a_run("r2", 150, price=2.0, fingerprint=machine)
+    assert [one.runs[0].id for one in advice([cheap, dear]).ranked] == ["r1", "r2"]
+
+
+def test_a_setting_whose_price_was_given_later_is_the_same_setting():
+    runs = [a_run("r1", 100, price=None), a_run("r2", 100, price=1.0), a_run("r3", 200, "int8", price=1.0)]
+    assert [(one.label, len(one.runs)) for one in advice(runs).ranked] == [
+        ("quant=int8", 1),
+        ("quant=none", 2),
+    ]
 
 
 def test_runs_that_do_not_count():
