@@ -133,8 +133,9 @@ def _more_items(advice: Advice, best: Setting, one: QualityLoss) -> Step:
     size = next((name for name in _SIZES if isinstance(options.get(name), int)), None)
     more = {} if size is None else {f"quality.{task}.{size}": str(times * options[size])}
     sides = [side for side in (_named(advice, best.reference), best) if side is not None]
+    items = "one item" if one.items == 1 else f"{one.items} items"
     return Step(
-        f"Whether {best.label} loses more {one.figure.label} than is accepted: {one.items} items cannot tell.",
+        f"Whether {best.label} loses more {one.figure.label} than is accepted: {items} cannot tell.",
         tuple(command(_again(side) | more) for side in sides),
     )
 

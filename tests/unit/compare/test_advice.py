@@ -293,7 +293,7 @@ def test_one_window_has_no_interval_and_the_advice_says_so():
     runs = [read(a_run("r1", 100), 300.0), read(a_run("r2", 200, "int8"), 300.5)]
     words = told(advice(runs, WITH_PERPLEXITY))
     assert "perplexity 0.501 % worse, how much worse it may be is unbounded (inconclusive)" in words
-    assert "1 items cannot tell" in words
+    assert "one item cannot tell" in words
 
 
 def test_what_does_not_show_in_log_probabilities_is_not_measured():

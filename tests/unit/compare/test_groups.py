@@ -104,6 +104,8 @@ def test_greedy_tokens_are_compared_with_the_first_group_that_has_some(tmp_path:
     assert agreed[0] is None
     assert agreed[1] is not None and (agreed[1].same, agreed[1].prompts) == (2, 2)
     assert agreed[2] is not None and (agreed[2].same, agreed[2].middle) == (1, 1)
+    runs[2].config["quality"] = {"agreement": {"prompt_tokens": 64}}  # type: ignore[index]
+    assert compare(runs, group_labels(runs))[0].sides[2].agreement is None  # other texts
 
 
 def test_a_caveat_stands_in_the_name_even_of_a_run_that_failed(tmp_path: Path):
