@@ -12,8 +12,8 @@ from harness.records.reader import find_runs
 from harness.report import write_report
 from tests.support.synthetic_runs import Schedule, write_run
 
-RUNS, REQUESTS, EVENTS = 10, 1000, 64
-MOST_SECONDS, MOST_MB = 10.0, 5.0
+RUNS, REQUESTS, EVENTS = 50, 2000, 64
+MOST_SECONDS, MOST_MB = 15.0, 5.0
 
 
 def main() -> int:
