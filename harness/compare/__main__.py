@@ -7,6 +7,7 @@ from pathlib import Path
 
 from harness.core.errors import HarnessError, UsageError
 from harness.core.key_values import key_values
+from harness.records.selection import names
 
 HELP = """Compares recorded runs: a baseline's with a candidate's. Measures nothing.
 
@@ -34,9 +35,9 @@ _FORMATS = ("table", "markdown", "json")
 class Request:
     """What the command line asks for. gating: None leaves the usual ones; least_effects: by path, "" for all."""
 
-    baseline: list[str]
-    candidate: list[str]
-    gating: list[str] | None
+    baseline: Sequence[str]
+    candidate: Sequence[str]
+    gating: Sequence[str] | None
     least_effects: dict[str, float]
     form: str
     out: Path | None
@@ -51,12 +52,12 @@ def parse(arguments: Sequence[str]) -> Request:
     free = ("baseline", "candidate", "gating", "out", "results_dir", *effects)
     given = key_values(arguments, free, {"format": _FORMATS})
     for side in ("baseline", "candidate"):
-        if not _names(given.get(side, "")):
+        if not names(given.get(side, "")):
             raise UsageError(f"{side}=… is missing: name its runs by id, pattern or sweep. See --help.")
     return Request(
-        _names(given["baseline"]),
-        _names(given["candidate"]),
-        _names(given["gating"]) if "gating" in given else None,
+        names(given["baseline"]),
+        names(given["candidate"]),
+        names(given["gating"]) if "gating" in given else None,
         {
             key.removeprefix("least_effect").lstrip("."): _share(key, given[key])
             for key in effects
@@ -90,7 +91,7 @@ def execute(request: Request) -> None:
 
     measures = chosen(request.gating, request.least_effects)
     baseline, candidate = (
-        runs_named(names, request.results_dir) for names in (request.baseline, request.candidate)
+        runs_named(patterns, request.results_dir) for patterns in (request.baseline, request.candidate)
     )
     paired = cells(baseline, candidate)
     found = [judge(cell, measures) for cell in paired]
@@ -107,11 +108,6 @@ def execute(request: Request) -> None:
         show(found, left, Console(highlight=False))
     if request.out is not None:
         print(write(found, left, request.out), file=sys.stderr if request.form != "table" else sys.stdout)
-
-
-def _names(text: str) -> list[str]:
-    names = text.removeprefix("[").removesuffix("]").split(",")
-    return [name.strip().strip("'\"") for name in names if name.strip()]
 
 
 def _share(key: str, text: str) -> float:

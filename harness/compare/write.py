@@ -11,6 +11,7 @@ from harness.compare import words
 from harness.compare.cells import LeftOut
 from harness.compare.two_sides import CellComparison
 from harness.core.errors import HarnessError
+from harness.report.values import plain_markdown
 
 SCHEMA = 1
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -62,7 +63,7 @@ def markdown(found: Sequence[CellComparison], left: Sequence[LeftOut] = ()) -> s
     """A heading and a table for each cell. Text of records can form neither a table cell nor a tag."""
     parts = []
     for one in found:
-        lines = [f"### {_plain(words.title(one))}", "", f"{words.runs(one)}.", ""]
+        lines = [f"### {plain_markdown(words.title(one))}", "", f"{words.runs(one)}.", ""]
         lines.append(f"| {' | '.join(words.HEADINGS)} |")
         lines.append("| --- | ---: | ---: | ---: | ---: | --- |")
         for judged in one.judged:
@@ -72,16 +73,17 @@ def markdown(found: Sequence[CellComparison], left: Sequence[LeftOut] = ()) -> s
             lines.append(f"| {' | '.join((name, *cells, verdict))} |")
         lines += [
             "",
-            *(f"{_plain(sentence)}  " for sentence in (*words.reasons(one), one.advice) if sentence),
+            *(f"{plain_markdown(sentence)}  " for sentence in words.notes(one)),
         ]
         if one.differences:
             lines += ["", "<details><summary>Not the same on both sides</summary>", ""]
             lines += ["| | baseline | candidate |", "| --- | --- | --- |"]
             for two in one.differences:
-                lines.append(f"| {_plain(two.name)} | {_plain(two.baseline)} | {_plain(two.candidate)} |")
+                row = map(plain_markdown, (two.name, two.baseline, two.candidate))
+                lines.append(f"| {' | '.join(row)} |")
             lines += ["", "</details>"]
         parts.append("\n".join(lines))
-    parts += [_plain(sentence) for sentence in words.not_compared(left)]
+    parts += [plain_markdown(sentence) for sentence in words.not_compared(left)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -121,10 +123,3 @@ def write(found: Sequence[CellComparison], left: Sequence[LeftOut], folder: Path
             f"The comparison cannot be written to {folder} ({error.strerror or error}). Name another out=FOLDER."
         ) from error
     return folder / "compare.html"
-
-
-def _plain(text: str) -> str:
-    """Text that Markdown and HTML show as it is."""
-    for special in "\\|*_`[]":
-        text = text.replace(special, f"\\{special}")
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\n", " ")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from harness.gate.findings import INCONCLUSIVE, PASSED, REGRESSED, Finding, Outcome
 from harness.gate.history import Change
-from harness.report.values import MISSING, memory, number
+from harness.report.values import MISSING, memory, number, plain_markdown
 
 _MARKS = {PASSED: "✓", REGRESSED: "✗", INCONCLUSIVE: "?"}
 _HEADINGS = ("", "figure", "baseline", "tonight", "worse by", "could have seen", "why")
@@ -36,10 +36,10 @@ def markdown(outcome: Outcome, changes: Sequence[Change]) -> str:
     """For a step summary or a pull request."""
     rows = [f"| {' | '.join(_row(one))} |" for one in outcome.findings]
     table = [f"| {' | '.join(_HEADINGS)} |", "| --- | --- | ---: | ---: | ---: | ---: | --- |", *rows]
-    cautions = [f"- {_plain(caution)}" for caution in outcome.cautions]
-    levels = [f"- {_plain(change_words(change))}" for change in changes]
+    cautions = [f"- {plain_markdown(caution)}" for caution in outcome.cautions]
+    levels = [f"- {plain_markdown(change_words(change))}" for change in changes]
     parts = [
-        f"## {_plain(headline(outcome))}",
+        f"## {plain_markdown(headline(outcome))}",
         f"Night {outcome.night}, {outcome.mode} mode.",
         "\n".join(table),
     ]
@@ -78,12 +78,12 @@ def _row(finding: Finding) -> tuple[str, ...]:
     """Cells of _HEADINGS."""
     return (
         f"{_MARKS[finding.word]} {finding.word}",
-        _plain(_where(finding)),
+        plain_markdown(_where(finding)),
         _value(finding.baseline, finding.unit),
         _value(finding.candidate, finding.unit),
         worsening(finding) or MISSING,
         _share(finding.visible),
-        _plain(finding.why),
+        plain_markdown(finding.why),
     )
 
 
@@ -111,12 +111,6 @@ def _value(value: float | None, unit: str) -> str:
 
 def _share(share: float | None) -> str:
     return MISSING if share is None else f"{100 * share:.0f} %"
-
-
-def _plain(text: str) -> str:
-    for special in "\\|*_`[]":
-        text = text.replace(special, f"\\{special}")
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\n", " ")
 
 
 def _message(text: str) -> str:

@@ -82,3 +82,10 @@ def listed(words: list[str]) -> str:
     if len(words) < 2:
         return "".join(words)
     return f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def plain_markdown(text: str) -> str:
+    """Text on one line that Markdown and the HTML in it show as it is."""
+    for special in "\\|*_`[]":
+        text = text.replace(special, f"\\{special}")
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\n", " ")

@@ -199,3 +199,4 @@ def test_a_figure_that_failed_checks_spoil_has_no_verdict(tmp_path: Path):
     judged = {one.measure.path: one for one in found.judged}
     assert judged["tpot_ms.p50"].word == "inconclusive" and judged["tpot_ms.p50"].spoilt == 5
     assert judged["memory.kv_per_request_bytes"].word == "same"
+    assert "**TPOT p50, ms ✗**" in markdown([found]) and "✗: a failed check spoils" in markdown([found])
