@@ -54,6 +54,11 @@ def series_style(position: int) -> dict[str, Any]:
     }
 
 
+def run_style(series: int) -> dict[str, Any]:
+    """`series_style` of a series of runs, whose lines the page can hide with the runs."""
+    return series_style(series) | {"gid": f"series-{series}"}
+
+
 def drawing(panels: int = 1, height: float = HEIGHT) -> "tuple[Figure, list[Axes]]":
     """A figure of panels one below the other that share their x axis."""
     import matplotlib
@@ -83,6 +88,9 @@ def _for_page(document: str, prefix: str) -> str:
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
     svg = svg.replace("<svg", '<svg aria-hidden="true" focusable="false"', 1)
+    svg = re.sub(
+        r'<g id="series-(\d+)"', r'<g data-series="\1"', svg
+    )  # several lines share one: no identifier
     svg = re.sub(r'\bid="', f'id="{prefix}-', svg)
     svg = re.sub(r'href="#', f'href="#{prefix}-', svg)
     svg = re.sub(r"url\(#", f"url(#{prefix}-", svg)

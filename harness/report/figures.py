@@ -18,7 +18,7 @@ from harness.metrics.summary import gaps_in_window
 from harness.metrics.throughput import concurrency, tokens_over_time
 from harness.metrics.window import NS_PER_S, Window
 from harness.records.reader import Run
-from harness.report.canvas import drawing, series_style, to_svg
+from harness.report.canvas import drawing, run_style, to_svg
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -107,8 +107,8 @@ def load_over_time(runs: Sequence[Coloured]) -> Figure | None:
         frame.insert(0, "run", run.id)
         frame["second"] = _since(frame.pop("ns"), window) + window.seconds / bins / 2
         frame["requests_in_flight"] = _mean_in_flight(run, window, bins)
-        upper.plot(frame["second"], frame["tokens_per_s"], **series_style(series))
-        lower.plot(frame["second"], frame["requests_in_flight"], **series_style(series))
+        upper.plot(frame["second"], frame["tokens_per_s"], **run_style(series))
+        lower.plot(frame["second"], frame["requests_in_flight"], **run_style(series))
         data.append(frame)
     upper.set(ylabel="output tokens/s", ylim=(0, None), xlim=(0, None))
     lower.yaxis.set_major_locator(MaxNLocator(integer=True))
@@ -156,7 +156,7 @@ def memory_over_time(runs: Sequence[Coloured]) -> Figure | None:
     for panel, (name, label, frames) in zip(axes, panels, strict=True):
         for series, frame in frames:
             known = frame[frame[name].notna()]
-            panel.plot(known["second"], known[name] / _MB, **series_style(series))
+            panel.plot(known["second"], known[name] / _MB, **run_style(series))
         panel.set(ylabel=label, ylim=(0, None), xlim=(0, None))
     axes[-1].set_xlabel("seconds of the measured window")
     missing = "" if with_kv else " None of these engines reports its KV cache."
@@ -197,7 +197,7 @@ def _distribution(
         axes.xaxis.set_major_formatter("{x:g}")
         axes.xaxis.set_minor_formatter("")
     for series, _, values, shares in lines:
-        axes.step(values, shares, where="post", **series_style(series))
+        axes.step(values, shares, where="post", **run_style(series))
     decorate(axes)
     frames = [pd.DataFrame({"run": run.id, "ms": v, "share": shares}) for _, run, v, shares in lines]
     drawn = sorted({series for series, *_ in lines})

@@ -15,7 +15,7 @@ from harness.metrics.kv_per_token import fitted, held_tokens
 from harness.metrics.window import Window
 from harness.records.paths import pick
 from harness.records.reader import Run
-from harness.report.canvas import INK, PALETTE, drawing, series_style, to_svg
+from harness.report.canvas import INK, PALETTE, drawing, run_style, to_svg
 from harness.report.figures import Coloured, Figure
 from harness.report.values import memory, percent
 
@@ -70,7 +70,7 @@ def against_length(runs: Sequence[Coloured], held: pd.DataFrame) -> Figure | Non
     edges = np.array([lengths.min(), lengths.max()])
     rates = _rates(run for _, run in runs if run.id in set(held["run"]))
     for rate in rates:
-        _prediction(axes, edges, rate * edges, INK, f"{memory(rate)} a token")
+        _prediction(axes, edges, rate * edges, {"color": INK}, f"{memory(rate)} a token")
     if edges[1] > _WIDE_RANGE * edges[0]:
         axes.set(xscale="log", yscale="log")
         axes.xaxis.set_major_formatter("{x:g}")
@@ -104,7 +104,7 @@ def against_requests(runs: Sequence[Coloured], held: pd.DataFrame) -> Figure | N
         if rate is not None:
             counts = np.array([0, points["requests"].max()])
             each = rate * float((points["tokens"] / points["requests"]).mean())
-            _prediction(axes, counts, each * counts, series_style(int(series))["color"])
+            _prediction(axes, counts, each * counts, run_style(int(series)))
             predicted = True
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel="requests at once", ylabel="KV used, MB", xlim=(0, None), ylim=(0, None))
@@ -180,16 +180,18 @@ def memory_words(runs: Sequence[Run]) -> str:
 
 
 def _points(axes: "Axes", places: "pd.Series[Any]", sizes: "pd.Series[Any]", series: int) -> None:
-    style = {"color": series_style(series)["color"], "linestyle": "none", "marker": "o", "markersize": 4}
+    style = run_style(series) | {"linestyle": "none", "marker": "o", "markersize": 4}
     axes.plot(places.to_numpy(), sizes.to_numpy() / _MB, **style)
 
 
-def _prediction(axes: "Axes", places: np.ndarray, sizes: np.ndarray, colour: str, words: str = "") -> None:
+def _prediction(
+    axes: "Axes", places: np.ndarray, sizes: np.ndarray, style: dict[str, Any], words: str = ""
+) -> None:
     """A dashed line; the words stand at its end."""
-    axes.plot(places, sizes / _MB, color=colour, linestyle=(0, (4, 3)), linewidth=1)
+    axes.plot(places, sizes / _MB, **style | {"linestyle": (0, (4, 3)), "linewidth": 1})
     end = places[-1], sizes[-1] / _MB
     axes.annotate(
-        words, end, xytext=(-6, 6), textcoords="offset points", ha="right", fontsize=7.5, color=colour
+        words, end, xytext=(-6, 6), textcoords="offset points", ha="right", fontsize=7.5, color=style["color"]
     )
 
 

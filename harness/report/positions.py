@@ -6,7 +6,7 @@ import pandas as pd
 
 from harness.records.paths import pick
 from harness.records.reader import Run
-from harness.report.canvas import drawing, series_style, to_svg
+from harness.report.canvas import drawing, run_style, to_svg
 from harness.report.figures import Coloured, Figure
 
 _FEWEST_PARTS = 2
@@ -25,7 +25,7 @@ def perplexity_by_position(runs: Sequence[Coloured]) -> Figure | None:
     for series, run in first.items():
         table = pd.DataFrame(run.summary["quality"]["perplexity_by_position"])
         table.insert(0, "run", run.id)
-        axes.plot((table["from"] + table["to"]) / 2, table["perplexity"], **series_style(series))
+        axes.plot((table["from"] + table["to"]) / 2, table["perplexity"], **run_style(series))
         data.append(table)
     axes.set(xlabel="tokens of context", ylabel="perplexity", xlim=(0, None))
     return Figure(

@@ -70,6 +70,15 @@ def test_every_figure_is_there_and_says_what_it_shows(tmp_path: Path):
     assert html.count("<figure") == 5
 
 
+def test_each_line_of_a_figure_is_marked_with_its_series(tmp_path: Path):
+    write_run(tmp_path, "r1", workload="chat")
+    write_run(tmp_path, "r2", workload="rag")
+    write_run(tmp_path, "r3", workload="chat")  # a repeat of the first
+    ttft = re.search(r'<figure id="ttft".*?</figure>', report(tmp_path), re.DOTALL)
+    assert ttft is not None
+    assert re.findall(r'data-series="(\d+)"', ttft[0].partition("<svg")[2]) == ["0", "1", "0"]
+
+
 def test_what_comes_from_models_servers_and_configurations_is_escaped(tmp_path: Path):
     write_run(
         tmp_path,
