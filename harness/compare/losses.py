@@ -35,7 +35,7 @@ def losses_of(
             if base is not None and (lost := compare(base, run)) is not None:
                 found.append((lost, base))
         if found:
-            worst.append(_worst(found))
+            worst.append(worst_of(found))
     losses = tuple(one for one, _ in worst)
     references = tuple(base for _, base in worst) or (reference,)
     return losses, references, any(one.telling for one in losses)
@@ -55,8 +55,11 @@ def _comparisons(
     return found
 
 
-def _worst(found: Sequence[tuple[QualityLoss, Run]]) -> tuple[QualityLoss, Run]:
-    """Of those that say anything the ones over the most items, of these (seeds, repeats) the worst."""
+def worst_of(found: Sequence[tuple[QualityLoss, Run]]) -> tuple[QualityLoss, Run]:
+    """Of those that say anything the ones over the most items, of these (seeds, repeats) the worst.
+
+    found: losses with the run each is held against; not empty.
+    """
     telling = [pair for pair in found if pair[0].telling] or list(found)
     most = max(one.items for one, _ in telling)
     longest = [pair for pair in telling if pair[0].items == most]

@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import TypeVar
 
 from harness.compare.baselines import baseline_of, same_load, weights_baseline_of
 from harness.compare.divergence import (
@@ -20,6 +19,7 @@ from harness.compare.divergence import (
     divergence_limit,
     divergence_loss,
 )
+from harness.compare.losses import worst_of
 from harness.compare.quality import QualityLoss, comparable, loss
 from harness.compare.same_model import Agreement, agreement
 from harness.compare.seen import NOT_SEEN, UNTOLD
@@ -88,7 +88,6 @@ class SettingCost:
     throughput: float | None
 
 
-_T = TypeVar("_T")
 _Baseline = Callable[[Run, Sequence[Run]], Run | None]
 _Alike = Callable[[Run, Run], bool]  # a baseline and a run
 _Find = Callable[[Run, _Alike], Run | None]
@@ -103,8 +102,8 @@ def setting_costs(runs: Sequence[Run], labels: Mapping[str, str], limits: Limits
 
     limits: the accepted loss by figure, a share of 1; None for any.
 
-    Of several runs of one setting and workload (repeats, seeds) the first is judged: quality hardly depends on the
-    repeat. Runs that are not complete give nothing.
+    Of several runs of one setting (repeats, seeds) the one over the most items is judged, of equally long ones the
+    worst, as the advice does. Runs that are not complete give nothing.
     """
     complete = [run for run in runs if run.status == "complete"]
     rows = []
@@ -135,12 +134,13 @@ def _among(find: _Baseline, complete: Sequence[Run]) -> _Find:
     return found
 
 
-def _first(
-    runs: Sequence[Run], find: _Find, alike: _Alike, compare: Callable[[Run, Run], _T | None]
-) -> _T | None:
-    """Of the first run that can be compared."""
-    bases = ((find(run, alike), run) for run in runs)
-    return next((one for base, run in bases if base is not None and (one := compare(base, run))), None)
+def _worst(
+    runs: Sequence[Run], find: _Find, alike: _Alike, compare: Callable[[Run, Run], QualityLoss | None]
+) -> QualityLoss | None:
+    """Of the runs that can be compared, the one that `losses.worst_of` picks."""
+    pairs = ((find(run, alike), run) for run in runs)
+    found = [(one, base) for base, run in pairs if base is not None and (one := compare(base, run))]
+    return worst_of(found)[0] if found else None
 
 
 def _row(
@@ -171,7 +171,7 @@ def _limit(limits: Limits, name: str) -> float:
 def _cost(runs: Sequence[Run], find: _Find, figure: QualityFigure, limits: Limits) -> Cost | None:
     name = figure.path.removeprefix("quality.")
     limit = _limit(limits, name if name in limits else figure.task)
-    found = _first(
+    found = _worst(
         runs,
         find,
         lambda base, run: comparable(base, run, figure),
@@ -203,16 +203,21 @@ def _told(found: QualityLoss) -> Cost:
 
 def _chat(runs: Sequence[Run], find: _Find, limits: Limits) -> ClassCost | None:
     limit = divergence_limit(limits)
-    apart = _first(runs, find, divergence_comparable, lambda base, run: divergence_loss(base, run, limit))
-    together = _first(runs, find, continued_alike, _agreement)
+    apart = _worst(runs, find, divergence_comparable, lambda base, run: divergence_loss(base, run, limit))
+    together = _agreement(runs, find)
     if apart is None:
         return None if together is None else ClassCost("inconclusive", (), together)
     return ClassCost(apart.verdict, (_told(apart),), together)
 
 
-def _agreement(baseline: Run, candidate: Run) -> Agreement | None:
-    theirs, ours = (pick(run.summary, _GREEDY) for run in (baseline, candidate))
-    return agreement(ours, theirs) if ours and theirs else None
+def _agreement(runs: Sequence[Run], find: _Find) -> Agreement | None:
+    """Of the first run that continued the same prompts as its baseline: it informs and decides nothing."""
+    for run in runs:
+        base = find(run, continued_alike)
+        ours, theirs = pick(run.summary, _GREEDY), pick(base.summary, _GREEDY) if base else None
+        if ours and theirs:
+            return agreement(ours, theirs)
+    return None
 
 
 def _together(verdicts: Sequence[str]) -> str:

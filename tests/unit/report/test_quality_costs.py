@@ -125,6 +125,14 @@ def test_no_difference_at_all_means_that_the_cache_was_not_read(runs: list[Run])
     assert "not measured for chat: both computed the very same: nothing that differs" in cost_lines(runs)[0]
 
 
+def test_of_equally_long_runs_the_worst_decides(runs: list[Run], tmp_path: Path):
+    """A mild repeat, before or after, does not hide a loss."""
+    mild = recorded(tmp_path, "r0", "rag", shares("rag", 190), kv=EXACT | {"quant": "int4"})
+    for order in ([mild, *runs], [*runs, mild]):
+        row = setting_costs(order, setting_labels(order), usual_losses())[0]
+        assert row.classes["rag"].verdict == "loses"
+
+
 def test_continuations_of_other_texts_are_not_compared(runs: list[Run]):
     runs[3].config["quality"]["agreement"] = {"prompts": 4}  # type: ignore[index]
     row = setting_costs(runs, setting_labels(runs), usual_losses())[0]
