@@ -45,8 +45,8 @@ _READING = {
 _SPEED = (Measure("tpot_ms.p50", "TPOT p50, ms", False), Measure("ttft_ms.p50", "TTFT p50, ms", False))
 
 
-def frontier_figures(runs: Sequence[Run], labels: Mapping[str, str]) -> list[Figure]:
-    """For each workload with at least three groups that tell their KV cache: quality, then speed.
+def frontier_figures(runs: Sequence[Run], labels: Mapping[str, str]) -> tuple[list[Figure], list[Figure]]:
+    """Figures of quality and of speed, one for each workload with at least three groups that tell their KV cache.
 
     labels: the group of each run, by its id.
     """
@@ -54,13 +54,14 @@ def frontier_figures(runs: Sequence[Run], labels: Mapping[str, str]) -> list[Fig
     for run in runs:
         if run.status == "complete" and pick(run.summary, _KV):
             by_workload[str(pick(run.config, "workload.name") or "")].append(run)
-    figures = []
+    quality: list[Figure] = []
+    speed: list[Figure] = []
     for workload, members in by_workload.items():
         names = {run.id: labels[run.id].replace(f" · {workload}", "", 1) for run in members}
-        for what, measures in (("Quality", _QUALITY), ("Speed", _SPEED)):
+        for found, what, measures in ((quality, "Quality", _QUALITY), (speed, "Speed", _SPEED)):
             if figure := _figure(what, workload, measures, members, names):
-                figures.append(figure)
-    return figures
+                found.append(figure)
+    return quality, speed
 
 
 def frontier(memory: Sequence[float], values: Sequence[float], higher_is_better: bool) -> list[int]:

@@ -79,11 +79,10 @@ def page(runs: Sequence[Run]) -> dict[str, Any]:
     columns = columns_for(runs)
     rows = [_row(run, names[run.id], position, columns) for position, run in coloured]
     searches = searches_of(runs)
-    drawn = (perplexity_by_position, ttft_distribution, token_gaps, load_over_time, memory_over_time)
     rivals = outside_studies(runs)
     advised, advice = _advised(rivals, searches)
     ranked = {run.id for one in advised for group in one.asked.groups.values() for run in group}
-    figures = [*(draw(coloured) for draw in drawn), *memory_figures(coloured, groups)]
+    quality, speed = frontier_figures(rivals, groups)
     return {
         "title": _title(runs),
         "answer": answer(runs, searches, ranked),
@@ -95,16 +94,25 @@ def page(runs: Sequence[Run]) -> dict[str, Any]:
         "rows": rows,
         "series": [(_swatch(position), label) for position, label in enumerate(series)],
         "columns": columns,
-        "figures": [
-            *frontier_figures(rivals, groups),
-            *(figure for figure in figures if figure),
-        ],
+        # In groups: each is a section of the page.
+        "figures": {
+            "frontier": [],
+            "waits": _those_drawn(ttft_distribution(coloured), token_gaps(coloured)),
+            "load": [],
+            "memory": [*memory_figures(coloured, groups), *speed],
+            "quality": [*quality, *_those_drawn(perplexity_by_position(coloured))],
+            "time": _those_drawn(load_over_time(coloured), memory_over_time(coloured)),
+        },
         "errors": [error for row in rows for error in _errors(row)],
         "checks": _checks(rows),
         "differences": _differences(runs),
         "glossary": GLOSSARY,
         "started": _date(min(run.started_at for run in runs)),
     }
+
+
+def _those_drawn(*figures: Figure | None) -> list[Figure]:
+    return [figure for figure in figures if figure is not None]
 
 
 def _advised(

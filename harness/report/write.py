@@ -35,7 +35,7 @@ def write_report(runs: Sequence[Run], folder: Path) -> Path:
     figures = [
         *(section.figure for section in content["searches"]),
         *(figure for section in content["scaling"] for figure in section.figures),
-        *content["figures"],
+        *(figure for group in content["figures"].values() for figure in group),
         *content["quality_costs"],
         *(row.timeline for row in content["rows"] if row.timeline),
     ]

@@ -50,7 +50,7 @@ def test_settings_are_drawn_by_workload_with_their_frontier(run: Run) -> None:
         _setting(run, "int4", 13e6, 20.7),
         _setting(run, "worse", 30e6, 21.0),
     ]
-    quality, speed = frontier_figures(runs, {one.id: one.id for one in runs})
+    (quality,), (speed,) = frontier_figures(runs, {one.id: one.id for one in runs})
     on = quality.data[quality.data["on_frontier"]]
     assert sorted(on["setting"]) == ["full", "int4", "int8"]
     assert list(quality.data["kv_mb"]) == [94, 24, 13, 30]
@@ -73,4 +73,4 @@ def test_perplexity_by_position_is_a_line_for_each_series(run: Run) -> None:
 def test_two_settings_and_unfinished_runs_draw_nothing(run: Run) -> None:
     runs = [_setting(run, name, 1e6, 20.0) for name in ("a", "b")]
     partial = replace(_setting(run, "c", 2e6, 19.0), status="partial")
-    assert frontier_figures([*runs, partial], {"a": "a", "b": "b", "c": "c"}) == []
+    assert frontier_figures([*runs, partial], {"a": "a", "b": "b", "c": "c"}) == ([], [])

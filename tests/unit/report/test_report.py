@@ -125,7 +125,7 @@ def test_a_run_in_which_every_request_failed(tmp_path: Path):
 
 def test_model_notes_stand_beside_the_speeds(tmp_path: Path):
     write_run(tmp_path, "r1", fingerprint={"notes": ["The raw Q4_1 file is read with wrong zero points."]})
-    assert "wrong zero points" in report(tmp_path).split("Quality, speed and memory")[0]
+    assert "wrong zero points" in report(tmp_path).split('<section id="waits"')[0]
 
 
 def test_the_same_runs_give_the_same_page(tmp_path: Path):

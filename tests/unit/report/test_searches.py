@@ -106,7 +106,7 @@ def test_the_page_opens_with_the_answer_and_holds_the_figure_with_its_data(tmp_p
     write_search(tmp_path, PROBES)
     html = write_report(find_runs(["r*"], tmp_path), tmp_path / "report").read_text()
     sentence = "The highest load found within the SLO is 3 sessions/s; 4 missed it"
-    opening = html[: html.index('id="runs"')]
+    opening = html[: html.index('id="over-time"')]
     assert opening.count(sentence) == 2  # the box at the top, and the section
     assert opening.index(sentence) < opening.index('<section id="section-r0"')
     assert "asked different things" not in html and "first token after" not in html
