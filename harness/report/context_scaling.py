@@ -15,7 +15,7 @@ from harness.report.canvas import INK, PALETTE, drawing, to_svg
 from harness.report.figures import Figure
 from harness.report.memory import predicted_bytes_per_token
 from harness.report.table import failed_checks
-from harness.report.values import duration, listed, memory, number
+from harness.report.values import duration, listed, memory, number, signed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -142,7 +142,9 @@ def _against(slope: Estimate, run: Run) -> str:
     predicted = predicted_bytes_per_token(run)
     if not predicted:
         return ""
-    return f"; the model's geometry gives {memory(predicted)} ({100 * (slope.value / predicted - 1):+.1f} %)"
+    return (
+        f"; the model's geometry gives {memory(predicted)} ({signed(100 * (slope.value / predicted - 1))} %)"
+    )
 
 
 def _prefill_words(growth: Growth) -> str:

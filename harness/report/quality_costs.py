@@ -10,7 +10,7 @@ from harness.compare.seen import NOT_SEEN
 from harness.compare.task_costs import CLASSES, ClassCost, Cost, SettingCost, setting_costs
 from harness.records.reader import Run
 from harness.report.labels import setting_labels
-from harness.report.values import MISSING, listed, number
+from harness.report.values import MISSING, listed, number, signed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -127,7 +127,7 @@ def _line(cost: Cost) -> str:
     sign = 1 if cost.unit == "relative" else -1
     ends = sorted(sign * 100 * end for end in cost.interval or (cost.lost, cost.lost))
     unit = "%" if cost.unit == "relative" else "points"
-    return f"{cost.label} {_signed(sign * 100 * cost.lost)} {unit} ({_signed(ends[0])} to {_signed(ends[1])})"
+    return f"{cost.label} {signed(sign * 100 * cost.lost)} {unit} ({signed(ends[0])} to {signed(ends[1])})"
 
 
 def verdict_words(classes: Mapping[str, ClassCost]) -> str:
@@ -194,10 +194,3 @@ def _percent(share: float) -> str:
 
 def _nats(value: float) -> str:
     return f"{value:.3f}" if value < 1 else number(value)
-
-
-def _signed(value: float) -> str:
-    if value in (float("inf"), float("-inf")):
-        return "∞"
-    rounded = f"{abs(value):.1f}"
-    return rounded if float(rounded) == 0 else f"{'−' if value < 0 else '+'}{rounded}"

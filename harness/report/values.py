@@ -39,6 +39,14 @@ def percent(share: float | None) -> str:
     return MISSING if share is None else f"{100 * share:.0f} %"
 
 
+def signed(value: float) -> str:
+    """To one decimal with its sign, which a zero does not have: −1.5, +0.2, 0.0, ∞."""
+    if value in (float("inf"), float("-inf")):
+        return "∞"
+    rounded = f"{abs(value):.1f}"
+    return rounded if float(rounded) == 0 else f"{'−' if value < 0 else '+'}{rounded}"
+
+
 def against_limit(check: Mapping[str, Any]) -> str:
     """What a validity check found and what its limit was: 8 successful requests (limit 10)."""
     value, limit, unit = check.get("value"), check.get("limit"), str(check.get("unit") or "")
