@@ -72,11 +72,14 @@ class ModelOptions:
 class HardwareOptions:
     """What the machine is used like, and what it costs.
 
-    pin: give client and engine cores of their own. price_per_hour: of the whole machine, for cost figures.
+    pin: give client and engine cores of their own. drift_limit: how many times longer a fixed piece of work may take
+    after a run than before it, or before than after; null: it is not timed. price_per_hour: of the whole machine, for
+    cost figures.
     """
 
     name: str = MISSING
     pin: bool = MISSING
+    drift_limit: float | None = MISSING
     price_per_hour: float | None = MISSING
     currency: str = MISSING
 
@@ -191,6 +194,12 @@ def typed(composed: DictConfig) -> Config:
     if price is not None and not 0 < price < math.inf:
         raise UsageError(
             f"hardware.price_per_hour={price:g}: a price is above 0; null leaves cost out of the figures."
+        )
+    drift = config.hardware.drift_limit
+    if drift is not None and not 1 < drift < math.inf:
+        raise UsageError(
+            f"hardware.drift_limit={drift:g}: the slower look may take so many times as long as the faster one, "
+            "such as 1.1; null leaves both out."
         )
     for key, limit in vars(config.slo).items():
         if isinstance(limit, float) and limit <= 0:

@@ -34,6 +34,14 @@ def place(config: Config, plan: Plan, busiest: LoadOptions | None = None) -> Pla
     return Placement(cores, workers)
 
 
+def engine_cores(config: Config, cores: CoreShares) -> tuple[int, ...] | None:
+    """Cores that the engine may use, all of them where nobody knows; None where it runs on another machine."""
+    url = config.backend.base_url
+    if url is not None and not on_this_machine(url):
+        return None
+    return cores.engine or tuple(available_cores())
+
+
 def on_this_machine(url: str) -> bool:
     """Whether a server's address is one of this machine's; False where the name cannot be looked up."""
     own = {

@@ -22,6 +22,7 @@ from harness.cores import CoreShares
 from harness.fingerprint import fingerprint
 from harness.load.options import LoadOptions
 from harness.metrics.cost import concurrent_users, cost_summary
+from harness.metrics.pace import Pace
 from harness.metrics.resources import UNKNOWN, Held
 from harness.metrics.slo import SloOptions
 from harness.metrics.summary import summarise
@@ -58,6 +59,8 @@ class Findings:
     quality: dict[str, Any] = field(default_factory=dict)
     next_tokens: pd.DataFrame | None = None
     engine_alive: bool = True
+    pace_before: Pace | None = None
+    pace_after: Pace | None = None
 
 
 def build_record(
@@ -76,6 +79,7 @@ def build_record(
             else _shareable_tokens(prepared.plan, requests),
             "client_capacity": _capacity(measurement),
             "client_lacks": _lacks(prepared, measurement),
+            "drift_limit": config.hardware.drift_limit,
         }
     return {
         **begun_record(prepared, started_at, sweep),
@@ -136,6 +140,7 @@ def figures(
             event_loop_lag_ms=measurement.client.get("lag_p99_ms"),
             kernel_stamps=measurement.client.get("stamps") == "kernel",
             even_load=load.even,
+            pace=(findings.pace_before, findings.pace_after),
             **known,
         )
         validity = evaluate(evidence)
@@ -144,6 +149,11 @@ def figures(
         "validity": validity,
         "window": window.to_record() if window else {},
         "client": measurement.client if measurement else {},
+        "pace": {
+            name: look.to_record()
+            for name, look in (("before", findings.pace_before), ("after", findings.pace_after))
+            if look
+        },
     }
 
 

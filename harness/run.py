@@ -17,9 +17,11 @@ from harness.core.metric_names import KV_USED_BYTES
 from harness.core.model_store import ModelFiles, resolve
 from harness.core.requests import Plan, PlannedRequest
 from harness.core.tokenizer import Tokenizer
+from harness.fixed_work import take_look
 from harness.load.check import check_instants, check_load, short_plan
 from harness.load.options import LoadOptions
-from harness.placement import place
+from harness.metrics.pace import Pace
+from harness.placement import engine_cores, place
 from harness.quality.phase import check_quality, engine_for_quality, measure_quality
 from harness.recording import Findings, Prepared, bare_record, begun_record, build_record, tables
 from harness.records.ids import new_run_id
@@ -109,7 +111,9 @@ def execute(
     with RunWriter(Path(config.results_dir), new_run_id(config.backend.name, config.workload.name)) as writer:
         try:
             writer.begin(begun_record(prepared, started_at, sweep))
+            findings.pace_before = _pace(prepared)
             (measuring or speed_and_quality)(prepared, findings, writer, screen)
+            findings.pace_after = _pace(prepared)
         except KeyboardInterrupt:
             error, interrupted = HarnessError("interrupted"), True
         except Exception as raised:  # recorded, then told by the session; a sweep goes on
@@ -129,6 +133,13 @@ def execute(
                 record = bare_record(config, started_at, error, sweep)
             writer.finish(status, record, *tables(findings), findings.next_tokens)
     return Outcome(writer.run_id, status, error, interrupted or bool(signals))
+
+
+def _pace(prepared: Prepared) -> Pace | None:
+    """How fast the engine's cores are now, while it does nothing; None where that is not asked or nobody can know."""
+    config = prepared.config
+    cores = None if config.hardware.drift_limit is None else engine_cores(config, prepared.cores)
+    return None if cores is None else take_look(cores)
 
 
 def speed_and_quality(prepared: Prepared, findings: Findings, writer: RunWriter, screen: Screen) -> None:

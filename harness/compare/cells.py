@@ -12,8 +12,12 @@ from harness.records.reader import Run, find_runs, list_runs, runs_of_sweep
 from harness.records.schema import IDENTITY
 from harness.report.values import flatten
 
-# Never part of a setting: where results lie, what only repeats a run, and what follows the seed.
-_NO_SETTING = ("results_dir", "repeats", "seed", "backend.seed", "backend.port", "hardware.price_per_hour")
+# Never part of a setting: where results lie, what only repeats a run, what follows the seed or what only figures or
+# checks are made with afterwards.
+_NO_SETTING = (
+    *("results_dir", "repeats", "seed", "backend.seed", "backend.port"),
+    *("hardware.price_per_hour", "hardware.drift_limit"),
+)
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ FEWEST_LENGTHS = 3
 _VARIED = (
     *("workload.prompt_tokens", "workload.requests", "load.requests", "load.concurrency", "load.warmup"),
     *("backend.max_running", "backend.port", "seed", "backend.seed", "repeats", "results_dir"),
+    "hardware.drift_limit",
 )
 
 

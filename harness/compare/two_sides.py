@@ -14,7 +14,7 @@ from harness.report.values import flatten
 _FALSE_ALARMS = 0.05  # of one cell, shared by the figures that decide (Bonferroni)
 # What tells a run apart without explaining anything, and what is compared elsewhere.
 _NO_CONTEXT = ("plan_sha256", "workload", "seed", "sources", "notes", "caveats")
-_NO_OPTION = ("results_dir", "repeats", "seed", "backend.seed", "backend.port")
+_NO_OPTION = ("results_dir", "repeats", "seed", "backend.seed", "backend.port", "hardware.drift_limit")
 
 
 @dataclass(frozen=True, slots=True)

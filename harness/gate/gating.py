@@ -16,6 +16,8 @@ from harness.gate.history import append, read_history, unchanged
 from harness.gate.judging import judge_paired, suspects
 from harness.gate.night import BASELINE, CANDIDATE, Night, measure, new_night, turns
 from harness.gate.options import GateOptions
+from harness.records.reader import Run
+from harness.report.drift import drift_words
 
 Say = Callable[[str], None]
 NIGHTLY = "experiment=nightly"
@@ -137,8 +139,10 @@ def _keep(
 
 def _cautions(night: Night) -> list[str]:
     found = []
+    everything: list[Run] = []
     for side in (BASELINE, CANDIDATE):
         runs = [run for look in (1, 2) for run in night.runs(side, look)]
+        everything += runs
         failed = sorted({str(c["check"]) for run in runs for c in run.validity if c["ok"] is False})
         spoilt = sum(any(check["ok"] is False for check in run.validity) for run in runs)
         broken = sum(run.status != "complete" for run in runs)
@@ -148,6 +152,8 @@ def _cautions(night: Night) -> list[str]:
             )
         if broken:
             found.append(f"{side}: {broken} of {len(runs)} runs are not complete")
+    if drift := drift_words(everything):
+        found.append(drift)
     theirs, ours = (environment_of(night.runs(side, 1)) for side in (BASELINE, CANDIDATE))
     if theirs and theirs == ours:
         found.append(

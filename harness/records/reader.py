@@ -45,6 +45,7 @@ class Run:
     window: Mapping[str, Any] = field(default_factory=dict)
     sweep: str | None = None
     client: Mapping[str, Any] = field(default_factory=dict)
+    pace: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @cached_property
     def requests(self) -> "pd.DataFrame":

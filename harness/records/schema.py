@@ -19,6 +19,7 @@ STATUSES = ("complete", "partial", "failed")
 # caveats: words that stand in the run's name wherever a figure of it is shown.
 # launch: command lines of the engine by phase ("speed", "quality"). window: of metrics.window.Window.
 # sweep: what the runs of one command share, null for none. client: how the measuring process itself fared.
+# pace: what fixed work took `before` the engine ran and `after`, each of metrics.pace.Pace; {} where unknown.
 RUN_KEYS = (
     "id",
     "status",
@@ -32,6 +33,7 @@ RUN_KEYS = (
     "window",
     "sweep",
     "client",
+    "pace",
 )
 
 # requests.parquet: one row a request, warm-up included and labelled. Instants are CLOCK_MONOTONIC

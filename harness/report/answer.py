@@ -11,6 +11,7 @@ from harness.records.reader import Run
 from harness.records.schema import IDENTITY
 from harness.records.searches import RecordedSearch
 from harness.report.context_scaling import outside_studies, scaling_headlines, scaling_words
+from harness.report.drift import drift_words
 from harness.report.labels import group_labels
 from harness.report.memory import memory_words
 from harness.report.values import duration, listed, memory, number
@@ -74,6 +75,8 @@ def answer(
     spoilt = sum(any(check["ok"] is False for check in run.validity) for run in measured)
     if spoilt:
         cautions.append(f"{_count(spoilt, 'run')} failed a validity check: figures it spoils are marked ✗.")
+    if drift := drift_words(measured):
+        cautions.append(drift)
     return Answer(_what(runs), figures, cautions)
 
 

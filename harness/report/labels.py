@@ -8,8 +8,8 @@ from harness.records.paths import pick
 from harness.records.reader import Run
 from harness.report.values import flatten
 
-# Never part of a name: where results lie, and what only repeats a run.
-_NOT_TELLING = ("results_dir", "repeats", "backend.port")
+# Never part of a name: where results lie, what only repeats a run, and what only a check of it is held against.
+_NOT_TELLING = ("results_dir", "repeats", "backend.port", "hardware.drift_limit")
 # Every way in which a seed gets into the configuration; an engine's own follows the run's.
 _SEEDS = ("seed", "backend.seed")
 # What is asked about a setting, and no part of it.

@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from harness.calibrate.kept import Capacity
+from harness.metrics.pace import Pace
 from harness.metrics.window import Window
 
 
@@ -23,7 +24,9 @@ class Evidence:
     window had closed (None: somebody else's server was not asked). shareable_prompt_tokens: prompt tokens
     that the plan itself lets a prefix cache find (`prefixes.shareable_tokens`). client_capacity: what a
     calibration of this machine found, None where there was none. client_lacks: what the client had then and did
-    not have in this run. even_load: the load meant to be the same from the first request to the last.
+    not have in this run. even_load: the load meant to be the same from the first request to the last. pace: what a
+    fixed piece of work took on this machine before and after. drift_limit: how many times longer it may take one time
+    than the other.
     """
 
     requests: pd.DataFrame
@@ -40,6 +43,8 @@ class Evidence:
     client_capacity: Capacity | None = None
     client_lacks: tuple[str, ...] = ()
     even_load: bool = True
+    pace: tuple[Pace | None, Pace | None] = (None, None)
+    drift_limit: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +73,18 @@ class Check:
 
     title: the healthy state in a few words; problem: the other one.
     spoils: keys of run.json's summary, nested ones with a dot.
-    limit and unit: what `value` is held against. advice: what to do where it fails.
+    limit and unit: what `value` is held against; None where the run has a limit of its own. advice: what to do where
+    it fails.
     """
 
     name: str
     title: str
     problem: str
     spoils: tuple[str, ...]
-    limit: float
+    limit: float | None
     unit: str
     advice: str
-    measure: Callable[[Evidence, float], Outcome]
+    measure: Callable[[Evidence, Any], Outcome]
 
     def record(self, evidence: Evidence) -> dict[str, Any]:
         """Evaluate it, as an entry of run.json's `validity`."""

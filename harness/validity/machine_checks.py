@@ -1,8 +1,13 @@
-"""Was anything else at work on this machine?"""
+"""Was anything else at work on this machine, and was it as fast after the run as before?"""
 
+from harness.metrics.pace import drifted
 from harness.metrics.window import NS_PER_S
 from harness.validity.check import Check, Evidence, Outcome, not_known
 
+_TIMES = (
+    *("ttft_ms", "ttft_from_send_ms", "tpot_ms", "itl_ms", "e2e_ms"),
+    *("output_tokens_per_s", "requests_per_s"),
+)
 # The system's and the engine's CPU time are read one after the other, in ticks of 10 ms; less than this says little.
 _SHORTEST_S = 1.0
 
@@ -20,21 +25,36 @@ def _quiet_machine(evidence: Evidence, limit: float) -> Outcome:
     return Outcome(others <= limit, max(others, 0.0))
 
 
+def _same_pace(evidence: Evidence, limit: None) -> Outcome:
+    before, after = evidence.pace
+    allowed = evidence.drift_limit
+    if before is None or after is None or allowed is None:
+        return not_known(
+            "The machine's own speed was not looked at before and after (hardware.drift_limit=null, a server "
+            "on another machine, or a run that was broken off)."
+        )
+    ratio = drifted(before, after)
+    return Outcome(ratio <= allowed, ratio, allowed)
+
+
 QUIET_MACHINE = Check(
     name="quiet_machine",
     title="The machine did nothing else",
     problem="other programs at work",
-    spoils=(
-        "ttft_ms",
-        "ttft_from_send_ms",
-        "tpot_ms",
-        "itl_ms",
-        "e2e_ms",
-        "output_tokens_per_s",
-        "requests_per_s",
-    ),
+    spoils=_TIMES,
     limit=0.25,
     unit="cores used by neither engine nor client",
     advice="Stop other programs and measure again; on a shared machine compare repeats, not single runs.",
     measure=_quiet_machine,
+)
+SAME_PACE = Check(
+    name="same_pace",
+    title="The machine was as fast after the run as before",
+    problem="the machine drifted",
+    spoils=_TIMES,
+    limit=None,
+    unit="times between before and after",
+    advice="The same work took another time with no engine running: stop other programs, let a hot machine cool or "
+    "fix its clock, and measure again; on a machine that others share compare interleaved repeats alone.",
+    measure=_same_pace,
 )

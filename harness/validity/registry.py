@@ -10,7 +10,7 @@ from harness.validity.client_checks import (
     EVENT_LOOP_LAG,
     SCHEDULE_LAG,
 )
-from harness.validity.machine_checks import QUIET_MACHINE
+from harness.validity.machine_checks import QUIET_MACHINE, SAME_PACE
 from harness.validity.run_checks import (
     ENGINE_ALIVE,
     ENOUGH_REQUESTS,
@@ -38,6 +38,7 @@ CHECKS: tuple[Check, ...] = (
     FOREIGN_CACHE_HITS,
     STEADY_STATE,
     QUIET_MACHINE,
+    SAME_PACE,
     SCHEDULE_LAG,
     ACHIEVED_RATE,
     CLIENT_CAPACITY,

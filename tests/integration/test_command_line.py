@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from harness.metrics.pace import Pace, drifted
 from harness.records.schema import EVENT_COLUMNS, REQUEST_COLUMNS
 from tests.support.command_line import leftovers, records, run, start
 from tests.support.fixtures import ScriptedServer
@@ -15,9 +16,12 @@ from tests.support.scripts import Script
 # Checks that a machine with other work may fail, whatever the harness does.
 OF_THE_MACHINE = (
     *("schedule_lag", "client_cpu", "event_loop_lag", "client_capacity"),
-    *("quiet_machine", "steady_state", "events_per_read"),
+    *("quiet_machine", "same_pace", "steady_state", "events_per_read"),
 )
-SMALL = ["workload.requests=6", "workload.prompt_tokens=160", "workload.output_tokens=5", "load.warmup=1"]
+SMALL = [
+    *("workload.requests=6", "workload.prompt_tokens=160", "workload.output_tokens=5", "load.warmup=1"),
+    "hardware.drift_limit=null",  # what it finds is the machine's, and it takes a while
+]
 
 
 def command(server: ScriptedServer, *more: str) -> list[str]:
@@ -31,8 +35,9 @@ def command(server: ScriptedServer, *more: str) -> list[str]:
 
 def test_one_run_is_recorded_whole(server: ScriptedServer, tmp_path: Path):
     server.play(Script(ttft_ms=30, itl_ms=5))
+    looked = "hardware.drift_limit=1.1"
     quality = ["quality=perplexity", "quality.perplexity.tokens=300", "quality.perplexity.window=100"]
-    done = run(command(server, "workload=rag", "workload.prompt_tokens=700", *quality), tmp_path)
+    done = run(command(server, "workload=rag", "workload.prompt_tokens=700", looked, *quality), tmp_path)
     assert done.status == 0, done.err
     (record,) = records(tmp_path / "results")
     assert record["schema"] == 1
@@ -50,6 +55,10 @@ def test_one_run_is_recorded_whole(server: ScriptedServer, tmp_path: Path):
     assert summary["ttft_ms"]["p99"] is None  # six requests show no p99
     # It answers log p = -1 for every token, so the perplexity is e.
     assert summary["quality"]["perplexity"] == pytest.approx(2.718281828, rel=1e-6)
+    before, after = (Pace(**record["pace"][name]) for name in ("before", "after"))
+    assert before.ns < record["window"]["start_ns"] < record["window"]["end_ns"] < after.ns
+    (pace,) = (check for check in record["validity"] if check["check"] == "same_pace")
+    assert (pace["value"], pace["limit"]) == (pytest.approx(drifted(before, after)), 1.1)
     failed = {check["check"] for check in record["validity"] if check["ok"] is False}
     assert failed <= {"enough_requests", *OF_THE_MACHINE}
     folder = tmp_path / "results" / "runs" / record["id"]

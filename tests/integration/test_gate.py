@@ -16,6 +16,7 @@ SMALL = [
     "workload.requests=10",
     "workload.turns=1",
     "workload.output_tokens=8",
+    "hardware.drift_limit=null",  # of other work on this machine, which must not decide here
 ]
 LOAD = ["load.concurrency=5", "load.warmup=0", "load.requests=10"]
 TTFT_MS, ITL_MS = 60.0, 12.0

@@ -12,7 +12,10 @@ from tests.support.fixtures import ScriptedServer, scripted_server
 
 # Two requests at a time, 100 ms to the first token and 5 × 20 ms for the others: 10 requests a second at most.
 CAPACITY = 10.0
-SMALL = ["workload.requests=6", "workload.prompt_tokens=160", "workload.output_tokens=6", "workload.turns=1"]
+SMALL = [
+    *("workload.requests=6", "workload.prompt_tokens=160", "workload.output_tokens=6", "workload.turns=1"),
+    "hardware.drift_limit=null",
+]
 
 
 @pytest.fixture(scope="module")

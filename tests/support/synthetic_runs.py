@@ -14,6 +14,7 @@ import pandas as pd
 
 from harness.calibrate.kept import Capacity
 from harness.metrics.cost import concurrent_users, cost_summary
+from harness.metrics.pace import Pace
 from harness.metrics.summary import summarise
 from harness.metrics.window import Window, measured_window
 from harness.records.frames import typed
@@ -25,6 +26,7 @@ MS = 1_000_000
 START = 5_000_000_000_000  # an uptime of 5000 s: instants are large integers, as real ones are
 KV_BYTES_PER_TOKEN = 23_040
 TELEMETRY_EVERY_MS = 200
+PACE = (Pace(START - 9000 * MS, 14.0, 7.0), Pace(START + 9000 * MS, 14.2, 7.1))
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,7 @@ def write_run(
         "validity": evaluate(evidence_of(requests, events, telemetry, window, **(evidence or {}))),
         "launch": {"speed": ["python", "-m", f"backends.serving.{backend}", "--port", "41234"]},
         "window": window.to_record(),
+        "pace": {name: look.to_record() for name, look in zip(("before", "after"), PACE, strict=True)},
     } | keys
     writer = RunWriter(results_dir, run_id)
     writer.engine_log.write_text("engine: ready\n")
@@ -141,6 +144,8 @@ def evidence_of(
         "engine_alive": True,
         "shareable_prompt_tokens": 0,
         "client_capacity": Capacity(10_000.0, "client", 64, "client"),
+        "pace": PACE,
+        "drift_limit": 1.1,
     }
     return Evidence(**(values | changes))
 

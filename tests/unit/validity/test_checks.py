@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from harness.calibrate.kept import Capacity
+from harness.metrics.pace import Pace
 from harness.metrics.window import Window, measured_window
 from harness.validity import CHECKS, Evidence, evaluate
 from tests.support.synthetic_runs import MS, START, Schedule, evidence_of, tables
@@ -266,6 +267,37 @@ def test_quiet_machine_is_not_judged_from_samples_close_together(samples: int, o
         telemetry.loc[telemetry["ns"] < START + 500 * MS, "engine_cpu_s"] = float("nan")
 
     assert verdict("quiet_machine", edit=edit, client_cores=0.0)["ok"] is ok
+
+
+@pytest.mark.parametrize(
+    ("arithmetic_ms", "copying_ms", "value", "ok"),
+    [
+        (10.0, 20.0, 1.0, True),
+        (11.0, 20.0, 1.1, True),
+        (11.1, 20.0, 1.11, False),
+        (10.0, 22.2, 1.11, False),  # the cores are as fast as before, the memory is not
+        (9.0, 20.0, 1 / 0.9, False),  # a machine that got faster drifted too
+    ],
+)
+def test_same_pace(arithmetic_ms: float, copying_ms: float, value: float, ok: bool):
+    looks = (Pace(0, 10.0, 20.0), Pace(1, arithmetic_ms, copying_ms))
+    found = verdict("same_pace", pace=looks, drift_limit=1.1)
+    assert (found["ok"], found["limit"]) == (ok, 1.1)
+    assert found["value"] == pytest.approx(value)
+    assert {"ttft_ms", "tpot_ms", "output_tokens_per_s"} <= set(found["spoils"])
+
+
+@pytest.mark.parametrize(
+    ("looks", "limit"),
+    [
+        ((None, None), 1.1),  # a record from before looks were taken, or a server elsewhere
+        ((Pace(0, 10.0, 20.0), None), 1.1),  # the run was broken off
+        ((Pace(0, 10.0, 20.0), Pace(1, 99.0, 20.0)), None),
+    ],
+)
+def test_same_pace_is_not_known_without_both_looks(looks: Any, limit: float | None):
+    found = verdict("same_pace", pace=looks, drift_limit=limit)
+    assert found["ok"] is None and "drift_limit" in found["why"]
 
 
 def test_output_lengths():
