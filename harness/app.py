@@ -7,6 +7,9 @@ import difflib
 import os
 import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -30,6 +33,7 @@ _FLAGS = (
 )
 
 _SWEEPING = ("--multirun", "-m")
+_SILENT_S = 3  # before a user wonders whether anything happens
 _SHOWING = ("--cfg", "-c", "--info", "-i")  # print something of one configuration and run nothing
 
 
@@ -50,7 +54,8 @@ def run_command(arguments: list[str]) -> int:
         register_schemas(screen.warn)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        _hydra_main(arguments, session)
+        with _patience(screen):
+            _hydra_main(arguments, session)
         session.run_jobs()
     except KeyboardInterrupt:
         session.interrupted = True
@@ -111,6 +116,18 @@ def _hydra_main(arguments: list[str], session: Session) -> None:
         task()
     finally:
         sys.argv = original
+
+
+@contextmanager
+def _patience(screen: Screen) -> Iterator[None]:
+    """Say what takes so long where Hydra composes a large sweep: about half a second a run, without a word."""
+    waiting = threading.Timer(_SILENT_S, screen.say, ["Composing the configurations of all runs …"])
+    waiting.daemon = True
+    waiting.start()
+    try:
+        yield
+    finally:
+        waiting.cancel()
 
 
 def _interrupt(signum: int, frame: FrameType | None) -> None:

@@ -80,7 +80,11 @@ class Session:
             return
         try:
             with self.screen.phase(f"Checking {len(self.jobs)} runs") as detail:
-                problems = [problem for job in self.jobs if (problem := self._problem(job, detail))]
+                problems = []
+                for number, job in enumerate(self.jobs, 1):
+                    detail(f"run {number} of {len(self.jobs)}")
+                    if problem := self._problem(job, detail):
+                        problems.append(problem)
         except KeyboardInterrupt:
             self.interrupted = True
             return
