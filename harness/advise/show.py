@@ -50,6 +50,6 @@ def _table(section: AdviceSection) -> "Table":
     for place in shown:
         table.add_column(section.short[place], justify="right", no_wrap=True)
     for row in section.rows:
-        cells = [Text(row.cells[place]) for place in shown]
+        cells = [Text(row.cells[place].text) for place in shown]
         table.add_row(Text(row.label), *cells, style="bold" if row.best else "")
     return table

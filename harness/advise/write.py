@@ -68,7 +68,7 @@ def as_markdown(section: AdviceSection) -> str:
     lines += [f"- {_safe(sentence)}" for sentence in section.sentences]
     if section.rows:
         lines += ["", _row(["setting", *section.headings]), _row(["---"] + ["--:"] * len(section.headings))]
-        lines += [_row([row.label, *row.cells]) for row in section.rows]
+        lines += [_row([row.label, *(cell.text for cell in row.cells)]) for row in section.rows]
     if section.excluded:
         lines += ["", "## Left out", ""]
         lines += [f"- {_safe(label)}: {_safe('; '.join(reasons))}." for label, reasons in section.excluded]

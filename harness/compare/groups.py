@@ -48,12 +48,14 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One group. figures: by metric name, only those that its runs have. spoilt: runs that failed a validity check.
+    """One group. ids: of all its runs, also of those that came to no end. spoilt: runs that failed a validity check.
+    figures: by metric name, only those that its runs have.
     right: share of right answers by the label of the task, median over the runs, only those that were measured.
     agreement: of its greedy continuations with those of the reference, None where one of them has none.
     """
 
     label: str
+    ids: tuple[str, ...]
     runs: int
     spoilt: int
     incomplete: tuple[str, ...]
@@ -144,6 +146,7 @@ def _side(label: str, runs: Sequence[Run], reference: Run | None) -> Side:
     ours = _continued(measured, reference)
     return Side(
         label=label,
+        ids=tuple(run.id for run in runs),
         runs=len(measured),
         spoilt=sum(any(check["ok"] is False for check in run.validity) for run in measured),
         incomplete=tuple(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from harness.compare.advice import Advice
 from harness.compare.groups import Figure
 from harness.compare.next_steps import Step, next_steps
+from harness.compare.quality import QualityLoss
 from harness.compare.settings import COST, Setting, costs_of
 from harness.compare.statistics import Verdict
 from harness.core.errors import HarnessError
@@ -21,7 +22,7 @@ from harness.report.advice_words import (
     saved,
     share_words,
 )
-from harness.report.values import MISSING, listed, money, number
+from harness.report.values import MISSING, Amount, listed, money, number
 
 _SHORT = {"perplexity": "PPL", "RAG answers": "RAG", "RAG options": "RAG\noptions", "summary facts": "facts"}
 _MOST_NAMED = 3
@@ -30,17 +31,18 @@ _FURTHER_COSTS = {"per_query": "query", "per_user_hour": "user-hour"}
 
 @dataclass(frozen=True)
 class AdviceRow:
-    """One setting that may be taken. cells: texts under the headings. best: whether it is the advised one."""
+    """One setting that may be taken. cells: under the headings. best: whether it is the advised one. runs: ids."""
 
     label: str
-    cells: list[str]
+    cells: list[Amount]
     best: bool
+    runs: list[str]
 
 
 @dataclass(frozen=True)
 class AdviceSection:
     """Everything that is shown, as plain text. short: the headings of a terminal, "" of a column that it leaves out.
-    excluded: setting and reasons.
+    excluded: setting and reasons. runs: ids of its runs by setting, of those left out too.
     """
 
     title: str
@@ -51,20 +53,26 @@ class AdviceSection:
     rows: list[AdviceRow]
     excluded: list[tuple[str, list[str]]]
     steps: list[Step]
+    runs: dict[str, list[str]]
 
 
 def advice_section(advice: Advice) -> AdviceSection:
     """Put advice into words."""
     headings = _headings(advice)
+    runs = {label: [run.id for run in group] for label, group in advice.asked.groups.items()}
     return AdviceSection(
         title=f"What to take: {advice.asked.workload}",
         headline=_headline(advice),
         sentences=_sentences(advice),
         headings=[long for long, _ in headings],
         short=[short for _, short in headings],
-        rows=[AdviceRow(one.label, _cells(advice, one), one is advice.best) for one in advice.ranked],
+        rows=[
+            AdviceRow(one.label, _cells(advice, one), one is advice.best, runs[one.label])
+            for one in advice.ranked
+        ],
         excluded=[(one.label, reasons(one)) for one in advice.excluded],
         steps=next_steps(advice),
+        runs=runs,
     )
 
 
@@ -72,7 +80,7 @@ def no_advice(fault: Exception) -> AdviceSection:
     """What stands in its place where there was a fault in it."""
     told = f"{fault}" if isinstance(fault, HarnessError) else f"{type(fault).__name__}: {fault}"
     headline = f"No advice can be given on these runs ({told.rstrip('.')}). The rest of this report holds without it."
-    return AdviceSection("What to take", headline, [], [], [], [], [], [])
+    return AdviceSection("What to take", headline, [], [], [], [], [], [], {})
 
 
 def reasons(setting: Setting) -> list[str]:
@@ -234,18 +242,28 @@ def _headings(advice: Advice) -> list[tuple[str, str]]:
     return found
 
 
-def _cells(advice: Advice, setting: Setting) -> list[str]:
-    best = advice.ranked[0]
-    share = advice.figure(setting).middle / advice.figure(best).middle
-    found = [money(advice.figure(setting).middle)] if advice.by == COST else []
-    found.append(number(setting.rate.middle if setting.rate else None))
-    found += [MISSING if setting is best else f"{100 * (share - 1):+.0f} %", str(len(setting.runs))]
+def _cells(advice: Advice, setting: Setting) -> list[Amount]:
+    best, figure, rate = advice.ranked[0], advice.figure(setting).middle, setting.rate
+    share = figure / advice.figure(best).middle - 1
+    found = [Amount(money(figure), figure)] if advice.by == COST else []
+    found.append(Amount(number(rate.middle), rate.middle) if rate else Amount(MISSING, None))
+    found.append(Amount(MISSING if setting is best else f"{100 * share:+.0f} %", share))
+    found.append(Amount(str(len(setting.runs)), len(setting.runs)))
     if any(one.saving for one in advice.ranked):
-        found.append(MISSING if setting.saving is None else share_words(setting.saving.share))
-    found += [measured_value(limit) for limit in setting.held]
+        saving = setting.saving
+        found.append(Amount(share_words(saving.share), saving.share) if saving else Amount(MISSING, None))
+    found += [Amount(measured_value(limit), limit.value) for limit in setting.held]
     losses = {one.figure.label: one for one in setting.losses}
-    found += [loss_cell(losses.get(label), setting) for label in _figures(advice)]
+    found += [_loss(losses.get(label), setting) for label in _figures(advice)]
     return found
+
+
+def _loss(one: QualityLoss | None, setting: Setting) -> Amount:
+    """By what is lost; of a setting that is exact nothing is."""
+    text = loss_cell(one, setting)
+    if one is None:
+        return Amount(text, None if text == MISSING else 0.0)
+    return Amount(text, one.lost if one.telling else None)
 
 
 def _figures(advice: Advice) -> list[str]:

@@ -8,7 +8,7 @@ from harness.compare.same_model import Agreement
 from harness.metrics.quality_figures import QUALITY_FIGURES
 from harness.records.paths import pick
 from harness.records.reader import Run
-from harness.report.values import MISSING, listed, memory, number, percent, two_decimals
+from harness.report.values import MISSING, Amount, listed, memory, number, percent, two_decimals
 
 _SHOWN: Mapping[str, tuple[str, Callable[[float | None], str]]] = {
     "output throughput": ("tokens/s", number),
@@ -21,11 +21,12 @@ _TASKS = tuple(figure.label for figure in QUALITY_FIGURES if figure.chance)
 
 @dataclass(frozen=True)
 class SideRow:
-    """A group in the table. cells: (heading, text, best?)."""
+    """A group in the table. ids: of its runs. cells: (heading, figure, best?)."""
 
     label: str
-    runs: str
-    cells: list[tuple[str, str, bool]]
+    ids: tuple[str, ...]
+    runs: Amount
+    cells: list[tuple[str, Amount, bool]]
     incomplete: list[str]
 
 
@@ -61,16 +62,22 @@ def _row(side: Side, best: Mapping[str, str], extras: Sequence[str]) -> SideRow:
         heading = f"{_title(name)}, {unit}" if unit else _title(name)
         cells.append((heading, _range(side.figures.get(name), shown), best.get(name) == side.label))
     further = {
-        "Peak memory": memory(side.peak_bytes),
-        "Perplexity": two_decimals(side.perplexity)
-        if side.perplexity is not None
-        else side.no_perplexity or MISSING,
-        **{_title(label): percent(side.right.get(label)) for label in _TASKS},
+        "Peak memory": Amount(memory(side.peak_bytes), side.peak_bytes),
+        "Perplexity": Amount(
+            two_decimals(side.perplexity) if side.perplexity is not None else side.no_perplexity or MISSING,
+            side.perplexity,
+        ),
+        **{
+            _title(label): Amount(percent(right), right)
+            for label in _TASKS
+            for right in (side.right.get(label),)
+        },
         "Greedy tokens in common": _agreed(side.agreement),
     }
     cells += [(heading, further[heading], False) for heading in extras]
     spoilt = f" ({side.spoilt} with a failed check)" if side.spoilt else ""
-    return SideRow(side.label, f"{side.runs}{spoilt}", cells, list(dict.fromkeys(side.incomplete)))
+    runs = Amount(f"{side.runs}{spoilt}", side.runs)
+    return SideRow(side.label, side.ids, runs, cells, list(dict.fromkeys(side.incomplete)))
 
 
 def _extras(comparison: Comparison) -> list[str]:
@@ -85,19 +92,19 @@ def _extras(comparison: Comparison) -> list[str]:
     return [heading for heading, there in present.items() if there]
 
 
-def _range(figure: Figure | None, shown: Callable[[float | None], str]) -> str:
+def _range(figure: Figure | None, shown: Callable[[float | None], str]) -> Amount:
     if figure is None:
-        return MISSING
-    if figure.runs == 1:
-        return shown(figure.middle)
-    return f"{shown(figure.middle)} ({shown(figure.low)}–{shown(figure.high)})"
+        return Amount(MISSING, None)
+    span = f" ({shown(figure.low)}–{shown(figure.high)})" if figure.runs > 1 else ""
+    return Amount(f"{shown(figure.middle)}{span}", figure.middle)
 
 
-def _agreed(found: Agreement | None) -> str:
+def _agreed(found: Agreement | None) -> Amount:
     if found is None:
-        return MISSING
+        return Amount(MISSING, None)
     span = f" ({found.interval[0]:.0f}–{found.interval[1]:.0f})" if found.interval else ""
-    return f"{found.same} of {found.prompts} alike, median {found.middle}{span} of {found.tokens}"
+    words = f"{found.same} of {found.prompts} alike, median {found.middle}{span} of {found.tokens}"
+    return Amount(words, found.middle)
 
 
 def _sentence(winner: Winner, comparison: Comparison) -> str:

@@ -16,6 +16,7 @@ from harness.report.answer import answer
 from harness.report.canvas import DASH_ARRAYS, PALETTE
 from harness.report.comparison import comparison_sections
 from harness.report.context_scaling import outside_studies, scaling_sections
+from harness.report.facets import facets
 from harness.report.figures import Figure, load_over_time, memory_over_time, token_gaps, ttft_distribution
 from harness.report.frontier import frontier_figures
 from harness.report.glossary import GLOSSARY
@@ -23,6 +24,7 @@ from harness.report.labels import differing_options, group_labels, labels
 from harness.report.memory import memory_figures
 from harness.report.positions import perplexity_by_position
 from harness.report.quality_costs import cost_sections
+from harness.report.script import page_script
 from harness.report.searches import section
 from harness.report.table import Cell, Column, cells, columns_for, error_count, failed_checks
 from harness.report.timeline import timeline
@@ -43,10 +45,11 @@ class Swatch:
 
 @dataclass(frozen=True)
 class Row:
-    """A run as the page shows it. swatch: its line in a legend."""
+    """A run as the page shows it. series: which of the figures' lines is its. swatch: that line in a legend."""
 
     run: Run
     label: str
+    series: int
     swatch: Swatch
     cells: list[Cell]
     errors: int | None
@@ -93,6 +96,9 @@ def page(runs: Sequence[Run]) -> dict[str, Any]:
         "quality_costs": cost_sections(runs),
         "rows": rows,
         "series": [(_swatch(position), label) for position, label in enumerate(series)],
+        "number_of": {run.id: number for number, run in enumerate(runs, 1)},
+        "facets": facets(runs),
+        "script": page_script(),
         "columns": columns,
         # In groups: each is a section of the page.
         "figures": {
@@ -130,6 +136,7 @@ def _row(run: Run, label: str, series: int, columns: Sequence[Column]) -> Row:
     return Row(
         run=run,
         label=label,
+        series=series,
         swatch=_swatch(series),
         cells=cells(run, columns),
         errors=error_count(run),
@@ -157,7 +164,13 @@ def _errors(row: Row) -> list[dict[str, Any]]:
     for kind, count in failed["error"].fillna("unknown").value_counts().items():
         words = failed.loc[failed["error"].fillna("unknown") == kind, "error_detail"].dropna().unique()
         result.append(
-            {"label": row.label, "kind": kind, "count": count, "words": list(words[:_SHOWN_ERRORS])}
+            {
+                "run": row.run.id,
+                "label": row.label,
+                "kind": kind,
+                "count": count,
+                "words": list(words[:_SHOWN_ERRORS]),
+            }
         )
     return result
 

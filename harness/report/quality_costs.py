@@ -10,7 +10,7 @@ from harness.compare.seen import NOT_SEEN
 from harness.compare.task_costs import CLASSES, ClassCost, Cost, SettingCost, setting_costs
 from harness.records.reader import Run
 from harness.report.labels import setting_labels
-from harness.report.values import MISSING, listed, number, signed
+from harness.report.values import MISSING, Amount, listed, number, signed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,12 +27,15 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class CostRow:
-    """A setting in the table. cells: for each class its lines, the first the verdict. sentence: in words."""
+    """A setting in the table. ids: of its runs. cells: for each class its lines, the first the verdict. sentence: in
+    words.
+    """
 
     label: str
+    ids: list[str]
     sentence: str
-    memory: str
-    throughput: str
+    memory: Amount
+    throughput: Amount
     cells: list[tuple[str, str, list[str]]]  # class, verdict, lines
 
 
@@ -50,9 +53,10 @@ class CostSection:
 def cost_sections(runs: Sequence[Run]) -> list[CostSection]:
     """A section for each axis of which at least one setting has a baseline and a figure of quality."""
     limits = usual_losses()
-    rows = setting_costs(runs, setting_labels(runs), limits)
+    labels = setting_labels(runs)
+    rows = setting_costs(runs, labels, limits)
     return [
-        _section(axis, title, found, divergence_limit(limits))
+        _section(axis, title, found, labels, divergence_limit(limits))
         for axis, title in _AXES.items()
         if (found := [row for row in rows if row.axis == axis])
     ]
@@ -67,7 +71,9 @@ def cost_lines(runs: Sequence[Run]) -> list[str]:
     ]  # fmt: skip
 
 
-def _section(axis: str, title: str, rows: Sequence[SettingCost], nats: float) -> CostSection:
+def _section(
+    axis: str, title: str, rows: Sequence[SettingCost], labels: Mapping[str, str], nats: float
+) -> CostSection:
     shown = [name for name in CLASSES if any(name in row.classes for row in rows)]
     baselines = list(dict.fromkeys(row.baseline for row in rows))
     notes = [
@@ -82,7 +88,8 @@ def _section(axis: str, title: str, rows: Sequence[SettingCost], nats: float) ->
             "precision writes. It is a lower bound: tokens whose probability the engine does not tell count as one. "
             "Greedy tokens in common only inform: one near tie parts two texts for good."
         )
-    return CostSection(f"quality_costs_{axis}", title, [_row(row, shown) for row in rows], notes, _data(rows))
+    shown_rows = [_row(row, [run for run in labels if labels[run] == row.label], shown) for row in rows]
+    return CostSection(f"quality_costs_{axis}", title, shown_rows, notes, _data(rows))
 
 
 def _accepted(rows: Sequence[SettingCost]) -> str:
@@ -97,10 +104,10 @@ def _accepted(rows: Sequence[SettingCost]) -> str:
     return listed(list(limits.values())) or "that of the divergence"
 
 
-def _row(row: SettingCost, shown: Sequence[str]) -> CostRow:
+def _row(row: SettingCost, ids: list[str], shown: Sequence[str]) -> CostRow:
     cells = [(name, *_cell(row.classes.get(name))) for name in shown]
     return CostRow(
-        row.label, verdict_words(row.classes), _times(row.kv_memory), _times(row.throughput), cells
+        row.label, ids, verdict_words(row.classes), _times(row.kv_memory), _times(row.throughput), cells
     )
 
 
@@ -184,8 +191,8 @@ def _data(rows: Sequence[SettingCost]) -> "pd.DataFrame":
     )  # fmt: skip
 
 
-def _times(ratio: float | None) -> str:
-    return MISSING if ratio is None else f"×{number(ratio)}"
+def _times(ratio: float | None) -> Amount:
+    return Amount(MISSING if ratio is None else f"×{number(ratio)}", ratio)
 
 
 def _percent(share: float) -> str:

@@ -42,9 +42,12 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class ProbeRow:
-    """A probe as the page shows it. cells: text and whether it missed. details: anchor of its run, or None."""
+    """A probe as the page shows it. run: its id. cells: text and whether it missed. details: anchor of its run, or
+    None where the page has no such run.
+    """
 
     number: int
+    run: str
     value: str
     verdict: str
     met: bool | None
@@ -77,6 +80,7 @@ def section(search: RecordedSearch, runs: Sequence[Run]) -> SearchSection:
     rows = [
         ProbeRow(
             number=place,
+            run=probe.run,
             value=f"{probe.value:g}",
             verdict=_VERDICTS[probe.met] if probe.status != "failed" or probe.met is False else "failed",
             met=probe.met,

@@ -89,11 +89,12 @@ def columns_for(runs: Sequence[Run]) -> tuple[Column, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What is shown, and the failed checks that spoil it."""
+    """What is shown, the number it sorts by (of several the first; None: unknown), failed checks that spoil it."""
 
     heading: str
     unit: str
     text: str
+    value: float | None
     spoilt_by: tuple[str, ...]
 
 
@@ -110,7 +111,7 @@ def cells(run: Run, columns: Sequence[Column]) -> list[Cell]:
         if known and column.above_chance and pick(run.summary, column.above_chance) is False:
             text += ", not above chance"
         spoilt = spoiling(run, (*column.paths, *column.made_of)) if known else ()
-        result.append(Cell(column.heading, column.unit, text, spoilt))
+        result.append(Cell(column.heading, column.unit, text, values[0], spoilt))
     return result
 
 

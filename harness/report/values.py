@@ -2,10 +2,19 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 MISSING = "–"
 _BYTE_UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """A figure as it is shown, and the number that it sorts by: None where it is not known."""
+
+    text: str
+    value: float | None
 
 
 def number(value: float | None) -> str:

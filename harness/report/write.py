@@ -14,8 +14,8 @@ def write_report(runs: Sequence[Run], folder: Path) -> Path:
     """Write folder/report.html and folder/data/*.csv; returns the path of the HTML file.
 
     Reads the runs' tables only. Everything that came from a model, a server or a configuration is escaped,
-    and the page's own policy forbids scripts and the network. Raises RecordError where there is no run, a
-    table is damaged, or the folder cannot be written.
+    and the page's own policy forbids the network and every script but the page's one. Raises RecordError where
+    there is no run, a table is damaged, or the folder cannot be written.
     """
     import jinja2
 

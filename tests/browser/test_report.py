@@ -12,7 +12,7 @@ from tests.support.synthetic_runs import Schedule, write_failed_run, write_run
 
 pytestmark = pytest.mark.browser
 
-HOSTILE = "<script>window.owned=1</script><img src=x onerror='window.owned=1'><svg onload='window.owned=1'>"
+HOSTILE = "</script><script>window.owned=1</script><img src=x onerror='window.owned=1'><svg onload='window.owned=1'>"
 
 
 @pytest.fixture(scope="module")
@@ -72,9 +72,28 @@ def test_the_series_have_the_colours_of_the_theme(driver: Any, address: str):
 def test_hostile_words_are_shown_and_not_run(driver: Any, address: str):
     set_viewport(driver, 1280)
     driver.get(address)
-    assert driver.execute_script("return window.owned === undefined && document.scripts.length === 0")
+    assert driver.execute_script("return window.owned === undefined && document.scripts.length === 1")
     assert driver.execute_script("return document.querySelectorAll('img, [onerror], [onload]').length") == 0
     assert driver.execute_script("return document.body.innerText.includes('<script>window.owned=1</script>')")
+
+
+def test_even_what_got_into_the_page_unescaped_would_not_run(driver: Any, address: str):
+    """The policy stands behind the escaping: scripts and handlers put into the page by force are refused."""
+    set_viewport(driver, 1280)
+    driver.get(address)
+    driver.execute_script(
+        "const script = document.createElement('script'); script.textContent = 'window.owned = 1';"
+        "document.body.append(script);"
+        "const place = document.createElement('div');"
+        'place.innerHTML = \'<img src="x" onerror="window.owned = 2"><svg onload="window.owned = 3"></svg>\''
+        " + '<button onclick=\"window.owned = 4\">press</button>';"
+        "document.body.append(place); place.querySelector('button').click();"
+        "const link = document.createElement('a'); link.href = 'javascript:window.owned = 5';"
+        "document.body.append(link); link.click();"
+    )
+    refused = [entry["message"] for entry in driver.get_log("browser")]
+    assert sum("Content Security Policy" in message for message in refused) >= 4
+    assert driver.execute_script("return window.owned === undefined")
 
 
 @pytest.mark.parametrize("width", [320, 380, 768, 1280])

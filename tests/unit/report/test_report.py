@@ -1,6 +1,8 @@
 """The page and the command that makes it."""
 
+import base64
 import dataclasses
+import hashlib
 import re
 import subprocess
 import sys
@@ -40,10 +42,10 @@ def test_the_page_is_self_contained_and_its_identifiers_are_unique(tmp_path: Pat
     write_run(tmp_path, "r1", Schedule(jitter=0.2))
     write_run(tmp_path, "r2", Schedule(jitter=0.2, requests=200))  # its timeline is an image
     page = Page(report(tmp_path))
+    assert [attributes for tag, attributes in page.tags if tag == "script"] == [{}]
     identifiers = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(identifiers) == len(set(identifiers))
     for tag, attributes in page.tags:
-        assert tag != "script"
         for name in ("src", "href", "xlink:href"):
             target = attributes.get(name)
             assert target is None or target.startswith(("#", "data:", "data/")), (tag, target)
@@ -76,7 +78,8 @@ def test_each_line_of_a_figure_is_marked_with_its_series(tmp_path: Path):
     write_run(tmp_path, "r3", workload="chat")  # a repeat of the first
     ttft = re.search(r'<figure id="ttft".*?</figure>', report(tmp_path), re.DOTALL)
     assert ttft is not None
-    assert re.findall(r'data-series="(\d+)"', ttft[0].partition("<svg")[2]) == ["0", "1", "0"]
+    assert re.findall(r'<g data-series="(\d+)"', ttft[0]) == ["0", "1", "0"]
+    assert re.findall(r'<li data-series="(\d+)"', ttft[0]) == ["0", "1"]
 
 
 def test_what_comes_from_models_servers_and_configurations_is_escaped(tmp_path: Path):
@@ -89,10 +92,69 @@ def test_what_comes_from_models_servers_and_configurations_is_escaped(tmp_path: 
         fingerprint={"notes": [HOSTILE], "machine": {"cpu": HOSTILE}},
     )
     write_failed_run(tmp_path, "r2", HOSTILE, backend=HOSTILE)
-    html = report(tmp_path)
-    assert "<script" not in html
-    assert "<img" not in html
+    page = Page(html := report(tmp_path))
+    tags = [tag for tag, _ in page.tags]
+    assert tags.count("script") == 1
+    assert "img" not in tags
+    assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
     assert "&lt;script&gt;" in html
+
+
+def test_the_policy_lets_the_one_script_run_and_no_other(tmp_path: Path):
+    write_run(tmp_path, "r1", backend=HOSTILE)
+    html = report(tmp_path)
+    (script,) = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    (policy,) = (a["content"] for tag, a in Page(html).tags if tag == "meta" and "http-equiv" in a)
+    directives = dict(part.split(maxsplit=1) for part in str(policy).split("; "))
+    assert directives == {
+        "default-src": "'none'",
+        "script-src": f"'sha256-{digest}'",
+        "style-src": "'unsafe-inline'",
+        "img-src": "data:",
+    }
+
+
+def test_a_cell_sorts_by_the_value_itself_and_an_unknown_one_by_nothing(tmp_path: Path):
+    write_run(tmp_path, "r1", perplexity=1234.5678)
+    write_run(tmp_path, "r2", perplexity=None)
+    write_failed_run(tmp_path, "r3", "It ran out of memory.")
+    cells = [
+        a for _, a in Page(report(tmp_path)).tags if (a.get("data-label") or "").startswith("Perplexity, 95")
+    ]
+    assert [cell.get("data-value") for cell in cells] == ["1234.5678", None]
+    rates = [a for _, a in Page(report(tmp_path)).tags if a.get("data-label") == "Output, tokens/s"]
+    measured = read_run("r1", tmp_path).summary["output_tokens_per_s"]
+    assert [float(cell["data-value"] or 0) for cell in rates] == [measured, measured]
+
+
+def test_every_table_of_runs_can_be_sorted_by_every_column(tmp_path: Path):
+    for name, backend in (("r1", "openvino"), ("r2", "vllm")):
+        write_run(tmp_path, name, Schedule(errors={1: "timeout"}), backend=backend)
+    for table in re.findall(r"<table class=\"[^\"]*cards.*?</table>", report(tmp_path), re.DOTALL):
+        page = Page(table)
+        headings = [
+            attributes for tag, attributes in page.tags if tag == "th" and attributes["scope"] == "col"
+        ]
+        assert len(headings) > 3
+        assert {heading.get("data-sort") for heading in headings} == {"number", "text"}
+        assert all(
+            "data-runs" in attributes for tag, attributes in page.tags[2 + len(headings) :] if tag == "tr"
+        )
+
+
+def test_all_that_is_about_a_run_says_so(tmp_path: Path):
+    """Rows, notes, timelines and configurations of the second run, and the lines of its series."""
+    write_run(tmp_path, "r1")
+    write_run(
+        tmp_path, "r2", Schedule(errors={1: "timeout"}), workload="rag", fingerprint={"notes": ["A note."]}
+    )
+    page = Page(report(tmp_path))
+    about = [(tag, attributes) for tag, attributes in page.tags if attributes.get("data-runs") == "2"]
+    # its row, the box of notes and its note, the table of errors, its timeline, its configuration
+    assert [tag for tag, _ in about] == ["tr", "div", "p", "figure", "tr", "details"]
+    both = {a["id"] for tag, a in page.tags if tag == "figure" and a.get("class") == "by-series"}
+    assert both >= {"ttft", "gaps", "load", "memory", "kv-requests"}
 
 
 def test_a_spoilt_figure_stands_beside_its_failed_check(tmp_path: Path):
@@ -102,7 +164,9 @@ def test_a_spoilt_figure_stands_beside_its_failed_check(tmp_path: Path):
     assert "4.17 % of requests failed (limit 0 %)" in html
     assert "the stream broke off (timeout)" in html
     # memory is spoilt by nothing here
-    assert re.search(r'<td class="figure" data-label="Peak memory, engine">[^<✗]*</td>', html)
+    assert re.search(
+        r'<td class="figure" data-value="[^"]+" data-label="Peak memory, engine">[^<✗]*</td>', html
+    )
 
 
 def test_a_failed_run_is_listed_with_its_reason(tmp_path: Path):
