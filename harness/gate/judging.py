@@ -10,7 +10,17 @@ from harness.compare.measures import Measure
 from harness.gate.cells import Side
 from harness.gate.findings import INCONCLUSIVE, PASSED, REGRESSED, Finding
 from harness.gate.options import GateOptions
-from harness.gate.paired import Limits, Series, leans, positive, regressed, visible, worse_p, worsening
+from harness.gate.paired import (
+    Limits,
+    Series,
+    leans,
+    positive,
+    regressed,
+    together_p,
+    visible,
+    worse_p,
+    worsening,
+)
 
 Pair = tuple[Side, Side]
 Look = Mapping[str, Pair]
@@ -94,11 +104,12 @@ def _judge_figure(
     both = first + later[0] if later else first
     least = min(len(side) for one in series for side in (one.baseline, one.candidate))
     seen = visible(both, least, limits)
-    p = worse_p(both)
+    lean_twice = bool(later) and leans(first, limits) and leans(later[0], limits)
+    p = together_p(first, later[0], limits) if lean_twice else worse_p(both)
     word, why = PASSED, f"no worsening of {seen:.0%} or more"
     if later and regressed(first, later[0], limits):
         word, why = REGRESSED, f"worse in both looks, together p = {p:.2g}"
-    elif later and leans(first, limits) and leans(later[0], limits):
+    elif lean_twice:
         word, why = INCONCLUSIVE, f"worse in both looks, but not beyond the errors allowed (p = {p:.2g})"
     elif seen > options.largest_blind:
         word, why = INCONCLUSIVE, f"noise: a change of {seen:.0%} could have gone unseen"
