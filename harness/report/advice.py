@@ -55,6 +55,11 @@ class AdviceSection:
     steps: list[Step]
     runs: dict[str, list[str]]
 
+    @property
+    def left_out(self) -> list[str]:
+        """Ids of the runs of the settings that were left out."""
+        return [run for label, _ in self.excluded for run in self.runs[label]]
+
 
 def advice_section(advice: Advice) -> AdviceSection:
     """Put advice into words."""

@@ -160,7 +160,9 @@ def test_all_that_is_about_a_run_says_so(tmp_path: Path):
 def test_a_spoilt_figure_stands_beside_its_failed_check(tmp_path: Path):
     write_run(tmp_path, "r1", Schedule(errors={1: "timeout"}))
     html = report(tmp_path)
-    assert re.search(r'<td class="figure spoilt"[^>]*title="Spoilt by: requests failed">[^<]* ✗</td>', html)
+    assert re.search(
+        r'<td class="figure spoilt"[^>]*title="Spoilt by: requests failed">[^<]*&nbsp;✗</td>', html
+    )
     assert "4.17 % of requests failed (limit 0 %)" in html
     assert "the stream broke off (timeout)" in html
     # memory is spoilt by nothing here
