@@ -11,8 +11,8 @@ from harness.compare.context_scaling import Batching, Growth, Study, studies
 from harness.metrics.scaling import Estimate, PowerLaw
 from harness.records.paths import pick
 from harness.records.reader import Run
-from harness.report.canvas import INK, PALETTE, drawing, to_svg
-from harness.report.figures import Figure
+from harness.report.canvas import INK, PALETTE, drawing
+from harness.report.figure import Figure
 from harness.report.memory import predicted_bytes_per_token
 from harness.report.table import failed_checks
 from harness.report.values import duration, listed, memory, number, signed
@@ -200,7 +200,7 @@ def _memory_figure(growth: Growth, suffix: str) -> list[Figure]:
         "One point a run, one request at a time: means over the samples in which it generated. Dashed: keys and "
         "values by the model's geometry, without rounding up to blocks and without scales."
     )
-    return [Figure(name, "KV memory against context length", reading, to_svg(figure, name), table)]
+    return [Figure(name, "KV memory against context length", reading, figure, table)]
 
 
 def _times_figure(growth: Growth, suffix: str) -> Figure:
@@ -234,7 +234,7 @@ def _times_figure(growth: Growth, suffix: str) -> Figure:
         title="First token and throughput against context length",
         reading="One point a run, one request after another. Where the curve leaves the dashed line, attention over "
         "the whole prompt costs more than the rest.",
-        svg=to_svg(figure, name),
+        drawn=figure,
         data=table,
     )
 
@@ -267,7 +267,7 @@ def _batching_figure(batching: Batching, suffix: str) -> Figure:
         title="Throughput against concurrency",
         reading=f"Prompts of {batching.tokens:,} tokens. As many requests are sent at once in both; the engine "
         "computes all of them together, or one and lets the others wait.",
-        svg=to_svg(figure, name),
+        drawn=figure,
         data=pd.concat(frames, ignore_index=True),
     )
 

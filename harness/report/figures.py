@@ -5,7 +5,6 @@ data.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,12 +17,11 @@ from harness.metrics.summary import gaps_in_window
 from harness.metrics.throughput import concurrency, tokens_over_time
 from harness.metrics.window import NS_PER_S, Window
 from harness.records.reader import Run
-from harness.report.canvas import drawing, run_style, to_svg
+from harness.report.canvas import drawing, run_style
+from harness.report.figure import Coloured, Figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-Coloured = tuple[int, Run]  # the series a run belongs to
 
 _PARTS = (12, 60)  # fewest and most parts of a window; in between a second each
 _MOST_POINTS = 400  # of one line: more cannot be seen at this size
@@ -31,18 +29,6 @@ _WIDE_RANGE = 15  # between smallest and largest value, from which an axis is lo
 _SHORTEST_GAP_MS = 0.01  # a logarithmic axis has no 0: gaps of events read at once stand here
 _MB = 1e6
 _PER_REQUEST = "kv_per_request_bytes"
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A drawn figure. name: of its data file and anchor. reading: how to read it. series: which are drawn."""
-
-    name: str
-    title: str
-    reading: str
-    svg: str
-    data: pd.DataFrame
-    series: list[int] = field(default_factory=list)
 
 
 def ttft_distribution(runs: Sequence[Coloured]) -> Figure | None:
@@ -118,7 +104,7 @@ def load_over_time(runs: Sequence[Coloured]) -> Figure | None:
         title="Throughput and concurrency over time",
         reading="Above, output tokens per second; below, requests in flight, both averaged over equal "
         "parts. A steady run is level until its last requests finish alone.",
-        svg=to_svg(figure, "load"),
+        drawn=figure,
         data=pd.concat(data, ignore_index=True),
         series=sorted({series for series, _ in drawn}),
     )
@@ -165,7 +151,7 @@ def memory_over_time(runs: Sequence[Coloured]) -> Figure | None:
         title="Memory over time",
         reading="Live entries of the KV cache as the engine reports them, in all and of a running request on "
         f"average, and the memory of all its processes.{missing}",
-        svg=to_svg(figure, "memory"),
+        drawn=figure,
         data=pd.concat(data, ignore_index=True),
         series=sorted({series for _, _, frames in panels for series, _ in frames}),
     )
@@ -176,7 +162,9 @@ def _distribution(
     values_of: Callable[[Run], np.ndarray],
     decorate: Callable[["Axes"], None],
     rising: bool,
-    **words: str,
+    name: str,
+    title: str,
+    reading: str,
 ) -> Figure | None:
     """One cumulative line a run: the share that is at most (rising) or more than (not rising) a value."""
     lines = []
@@ -202,7 +190,7 @@ def _distribution(
     frames = [pd.DataFrame({"run": run.id, "ms": v, "share": shares}) for _, run, v, shares in lines]
     drawn = sorted({series for series, *_ in lines})
     data = pd.concat(frames, ignore_index=True)
-    return Figure(svg=to_svg(figure, words["name"]), data=data, series=drawn, **words)
+    return Figure(name, title, reading, figure, data, drawn)
 
 
 def _cumulative(ordered: np.ndarray, rising: bool) -> tuple[np.ndarray, np.ndarray]:

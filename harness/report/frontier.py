@@ -15,8 +15,8 @@ import pandas as pd
 from harness.metrics.quality_figures import QUALITY_FIGURES
 from harness.records.paths import pick
 from harness.records.reader import Run
-from harness.report.canvas import INK, PALETTE, drawing, to_svg
-from harness.report.figures import Figure
+from harness.report.canvas import INK, PALETTE, drawing
+from harness.report.figure import Figure, file_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -94,12 +94,12 @@ def _figure(
     if most / least > _WIDE_RANGE:
         axes[-1].set_xscale("log")
         axes[-1].xaxis.set_major_formatter("{x:g}")
-    name = f"{what.lower()}-against-memory-{workload}"
+    name = file_name(what.lower(), "against-memory", workload)
     return Figure(
         name=name,
         title=f"{what} against memory: {workload}",
         reading=f"Each point is one setting; the line joins those that no other beats in both. {_READING[what]}",
-        svg=to_svg(figure, name),
+        drawn=figure,
         data=pd.concat([table for _, table in tables], ignore_index=True),
     )
 

@@ -54,6 +54,16 @@ def setting_labels(runs: Sequence[Run]) -> dict[str, str]:
     }
 
 
+def served_labels(runs: Sequence[Run]) -> dict[str, str]:
+    """Like `setting_labels`, whatever the load: what a line over several loads is called."""
+    aside = (*_ASKED_ABOUT, *_PRICE, "load.", "workload.requests")
+    named = _named(runs, (*_NOT_TELLING, *_SEEDS), aside)
+    return {
+        run.id: label.replace(f" · {pick(run.config, 'workload.name')}", "", 1)
+        for run, label in zip(runs, named.values(), strict=True)
+    }
+
+
 def _named(
     runs: Sequence[Run], not_telling: Sequence[str], groups_aside: tuple[str, ...] = ()
 ) -> dict[str, str]:

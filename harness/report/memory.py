@@ -15,8 +15,8 @@ from harness.metrics.kv_per_token import fitted, held_tokens
 from harness.metrics.window import Window
 from harness.records.paths import pick
 from harness.records.reader import Run
-from harness.report.canvas import INK, PALETTE, drawing, run_style, to_svg
-from harness.report.figures import Coloured, Figure
+from harness.report.canvas import INK, PALETTE, drawing, run_style
+from harness.report.figure import Coloured, Figure
 from harness.report.values import memory, percent
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def against_length(runs: Sequence[Coloured], held: pd.DataFrame) -> Figure | Non
         title="KV cache against length of context",
         reading="One point a sample in which all requests generated: what the engine says it uses, over the "
         f"requests.{_DASHED if rates else ''}{_fits(runs, held)}",
-        svg=to_svg(figure, "kv-length"),
+        drawn=figure,
         data=table.drop(columns=["series", "ns"]),
         series=sorted(int(series) for series in table["series"].unique()),
     )
@@ -113,7 +113,7 @@ def against_requests(runs: Sequence[Coloured], held: pd.DataFrame) -> Figure | N
         title="KV cache against concurrency",
         reading="The same samples."
         + (" Dashed: as many requests of their mean length, by the model's geometry." if predicted else ""),
-        svg=to_svg(figure, "kv-requests"),
+        drawn=figure,
         data=held.drop(columns=["series", "ns"]),
         series=sorted(int(series) for series in held["series"].unique()),
     )
@@ -151,7 +151,7 @@ def memory_parts(runs: Sequence[Coloured], labels: dict[str, str]) -> Figure | N
         "KV (reserved): the whole pool, which is memory from the start. KV (used): the most that was in use, "
         "where the system gives memory only as it is touched. Overhead is what is left of the peak: activations, "
         f"libraries, copies that the engine makes of its weights.{more}",
-        svg=to_svg(figure, "memory-parts"),
+        drawn=figure,
         data=table,
     )
 

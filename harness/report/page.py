@@ -12,15 +12,19 @@ from harness.records.reader import Run
 from harness.records.searches import RecordedSearch, searches_of
 from harness.report.advice import AdviceSection, advice_section, no_advice
 from harness.report.advising import advice_on
+from harness.report.against_load import against_load
 from harness.report.answer import answer
 from harness.report.canvas import DASH_ARRAYS, PALETTE
 from harness.report.comparison import comparison_sections
 from harness.report.context_scaling import outside_studies, scaling_sections
 from harness.report.facets import facets
-from harness.report.figures import Figure, load_over_time, memory_over_time, token_gaps, ttft_distribution
+from harness.report.figure import Figure
+from harness.report.figures import load_over_time, memory_over_time, token_gaps, ttft_distribution
 from harness.report.frontier import frontier_figures
 from harness.report.glossary import GLOSSARY
 from harness.report.labels import differing_options, group_labels, labels
+from harness.report.latency_throughput import latency_throughput
+from harness.report.load_lines import questions
 from harness.report.memory import memory_figures
 from harness.report.positions import perplexity_by_position
 from harness.report.quality_costs import cost_sections
@@ -86,25 +90,28 @@ def page(runs: Sequence[Run]) -> dict[str, Any]:
     advised, advice = _advised(rivals, searches)
     ranked = {run.id for one in advised for group in one.asked.groups.values() for run in group}
     quality, speed = frontier_figures(rivals, groups)
+    asked = questions(rivals)
+    loads = against_load(asked, searches)
+    drawn_in = {run: name for name, figure in loads.items() for run in " ".join(figure.data["runs"]).split()}
     return {
         "title": _title(runs),
         "answer": answer(runs, searches, ranked),
         "advice": advice,
-        "searches": [section(search, runs) for search in searches],
+        "searches": [section(search, runs, _first_known(search, drawn_in)) for search in searches],
         "scaling": [*scaling_sections(runs), *tradeoff_sections(advised)],
         "comparisons": comparison_sections(rivals, groups),
         "quality_costs": cost_sections(runs),
         "rows": rows,
-        "series": [(_swatch(position), label) for position, label in enumerate(series)],
+        "series": [(swatch(position), label) for position, label in enumerate(series)],
         "number_of": {run.id: number for number, run in enumerate(runs, 1)},
         "facets": facets(runs),
         "script": page_script(),
         "columns": columns,
         # In groups: each is a section of the page.
         "figures": {
-            "frontier": [],
+            "frontier": latency_throughput(asked),
             "waits": _those_drawn(ttft_distribution(coloured), token_gaps(coloured)),
-            "load": [],
+            "load": list(loads.values()),
             "memory": [*memory_figures(coloured, groups), *speed],
             "quality": [*quality, *_those_drawn(perplexity_by_position(coloured))],
             "time": _those_drawn(load_over_time(coloured), memory_over_time(coloured)),
@@ -115,6 +122,10 @@ def page(runs: Sequence[Run]) -> dict[str, Any]:
         "glossary": GLOSSARY,
         "started": _date(min(run.started_at for run in runs)),
     }
+
+
+def _first_known(search: RecordedSearch, drawn_in: Mapping[str, str]) -> str | None:
+    return next((drawn_in[probe.run] for probe in search.probes if probe.run in drawn_in), None)
 
 
 def _those_drawn(*figures: Figure | None) -> list[Figure]:
@@ -137,20 +148,21 @@ def _row(run: Run, label: str, series: int, columns: Sequence[Column]) -> Row:
         run=run,
         label=label,
         series=series,
-        swatch=_swatch(series),
+        swatch=swatch(series),
         cells=cells(run, columns),
         errors=error_count(run),
         failed_checks=failed_checks(run),
         passed_checks=sum(check["ok"] is True for check in run.validity),
         notes=[str(note) for note in pick(run.fingerprint, "notes") or []],
-        timeline=timeline(run, f"timeline-{run.id}"),
+        timeline=timeline(run, f"timeline-{run.id}", label),
         config=_pairs(run.config),
         fingerprint=_pairs(run.fingerprint),
         launch=[(phase, " ".join(map(str, line))) for phase, line in run.launch.items() if line],
     )
 
 
-def _swatch(series: int) -> Swatch:
+def swatch(series: int) -> Swatch:
+    """The line of the n-th series, as `canvas.series_style` draws it."""
     return Swatch(series % len(PALETTE), DASH_ARRAYS[series // len(PALETTE) % len(DASH_ARRAYS)])
 
 

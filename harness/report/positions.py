@@ -6,8 +6,8 @@ import pandas as pd
 
 from harness.records.paths import pick
 from harness.records.reader import Run
-from harness.report.canvas import drawing, run_style, to_svg
-from harness.report.figures import Coloured, Figure
+from harness.report.canvas import drawing, run_style
+from harness.report.figure import Coloured, Figure
 
 _FEWEST_PARTS = 2
 
@@ -33,7 +33,7 @@ def perplexity_by_position(runs: Sequence[Coloured]) -> Figure | None:
         title="Perplexity by length of context",
         reading="Lower is better, and more context should help. Where a line leaves those of other settings, its KV "
         "cache has lost what was needed.",
-        svg=to_svg(figure, "positions"),
+        drawn=figure,
         data=pd.concat(data, ignore_index=True),
         series=sorted(first),
     )

@@ -1,21 +1,14 @@
-"""A search or a sweep of rates in a report: its probes as a table, and each figure against the load."""
+"""A search or a sweep of rates in a report: its probes as a table."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import pandas as pd
-
 from harness.records.paths import pick
 from harness.records.reader import Run
 from harness.records.searches import RecordedProbe, RecordedSearch
-from harness.report.canvas import INK, PALETTE, drawing, to_svg
-from harness.report.figures import Figure
 from harness.report.values import MISSING, number, percent
 
 _VERDICTS = {True: "met", False: "missed", None: MISSING}
-_MET, _MISSED, _NOT_HELD = PALETTE[2], PALETTE[1], PALETTE[0]
-_WIDE_RANGE = 15  # between smallest and largest value, from which an axis is logarithmic
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +52,10 @@ class ProbeRow:
 
 @dataclass(frozen=True, slots=True)
 class SearchSection:
-    """A search as the page shows it. bracket: how wide it was left, None for a sweep or where it has no two ends."""
+    """A search as the page shows it. bracket: how wide it was left, None for a sweep or where it has no two ends.
+
+    drawn_in: anchor of the figure in which its probes are, None where there is none.
+    """
 
     id: str
     title: str
@@ -68,11 +64,11 @@ class SearchSection:
     unit: str
     measures: list[Measure]
     rows: list[ProbeRow]
-    figure: Figure
+    drawn_in: str | None
 
 
-def section(search: RecordedSearch, runs: Sequence[Run]) -> SearchSection:
-    """runs: in the order of the page, among them the probes'."""
+def section(search: RecordedSearch, runs: Sequence[Run], drawn_in: str | None = None) -> SearchSection:
+    """drawn_in: anchor of the figure that shows the probes. runs: in the page's order, among them the probes'."""
     by_id = {run.id: run for run in runs}
     measures = _measures(search, by_id)
     anchors = {run.id: f"details-{place}" for place, run in enumerate(runs, 1)}
@@ -99,7 +95,7 @@ def section(search: RecordedSearch, runs: Sequence[Run]) -> SearchSection:
         unit=search.unit,
         measures=measures,
         rows=rows,
-        figure=_figure(search, measures),
+        drawn_in=drawn_in,
     )
 
 
@@ -144,57 +140,3 @@ def _of_limit(key: str, limit: float, probes: Sequence[RecordedProbe]) -> Measur
     ]
     latency, percentile, _ = key.split("_")
     return Measure(key, f"{latency.upper()} {percentile}", f"ms, limit {limit:g}", limit, tuple(values))
-
-
-def _figure(search: RecordedSearch, measures: Sequence[Measure]) -> Figure:
-    figure, panels = drawing(panels=len(measures), height=1.1 + 1.25 * len(measures))
-    loads = np.array([probe.value for probe in search.probes])
-    colours = [{True: _MET, False: _MISSED, None: _NOT_HELD}[probe.met] for probe in search.probes]
-    marks = ["X" if probe.met is False else "o" for probe in search.probes]
-    for panel, measure in zip(panels, measures, strict=True):
-        values = np.array([np.nan if value is None else value for value in measure.values], dtype=float)
-        order = np.argsort(loads, kind="stable")
-        known = order[~np.isnan(values[order])]
-        panel.plot(loads[known], values[known], color=INK, alpha=0.35, linewidth=0.9)
-        for place in known:
-            panel.plot(loads[place], values[place], marks[place], color=colours[place], markersize=5.5)
-        panel.set_ylabel(
-            measure.heading if measure.at_least else f"{measure.heading}, {measure.unit.split(',')[0]}"
-        )
-        seen = [*values[known], *([measure.limit] if measure.limit is not None else [])]
-        if seen and min(seen) > 0 and max(seen) / min(seen) > _WIDE_RANGE:
-            panel.set_yscale("log")
-            panel.yaxis.set_major_formatter("{x:g}")
-            panel.yaxis.set_minor_formatter("")
-        elif not measure.at_least:
-            panel.set_ylim(0, None)
-        if measure.limit is not None:
-            panel.axhline(measure.limit, color=INK, linestyle=(0, (4, 2)), linewidth=0.9)
-            panel.annotate(
-                "SLO", (1, measure.limit), xycoords=("axes fraction", "data"), ha="right", va="bottom"
-            )
-        if search.answer and search.answer["value"] is not None:
-            panel.axvline(search.answer["value"], color=INK, linestyle=(0, (1, 2)), linewidth=0.9)
-    panels[-1].set_xlabel(search.unit)
-    panels[-1].set_xlim(0, float(loads.max()) * 1.05)
-    answered = (
-        " The dotted line is the answer." if search.answer and search.answer["value"] is not None else ""
-    )
-    held = any(measure.limit is not None for measure in measures)
-    told = " Dashed: the limit of the SLO; a circle met all of them, a cross missed one." if held else ""
-    name = f"search-{search.id}"
-    return Figure(
-        name=name,
-        title=f"What {search.unit} cost",
-        reading=f"Each mark is a probe.{told}{answered}",
-        svg=to_svg(figure, name),
-        data=pd.DataFrame(
-            {
-                "probe": range(1, len(search.probes) + 1),
-                "run": [probe.run for probe in search.probes],
-                "load": loads,
-                "met": [probe.met for probe in search.probes],
-                **{measure.key: measure.values for measure in measures},
-            }
-        ),
-    )

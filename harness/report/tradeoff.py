@@ -13,8 +13,8 @@ from harness.compare.tradeoff import Kept, Tradeoff, tradeoffs
 from harness.metrics.quality_figures import QUALITY_FIGURES
 from harness.records.paths import pick
 from harness.report.advice_words import risk, share_words
-from harness.report.canvas import INK, drawing, series_style, to_svg
-from harness.report.figures import Figure
+from harness.report.canvas import INK, drawing, series_style
+from harness.report.figure import Figure
 from harness.report.values import listed, memory, percent
 
 _KV = "memory.kv_per_request_bytes"
@@ -121,11 +121,11 @@ def _figure(found: Tradeoff, name: str) -> Figure:
         if exact is None:
             continue
         axis.axhline(exact, color=INK, linewidth=0.8, linestyle=(0, (1, 2)))
-        for place, (method, points) in enumerate(found.methods.items()):
+        for place, points in enumerate(found.methods.values()):
             known = [(one, value) for one in points if (value := panel.value(one)) is not None]
             shares, values = [100 * one.share for one, _ in known], [value for _, value in known]
             style = series_style(place)
-            axis.plot(shares, values, label=method, **style)
+            axis.plot(shares, values, **style)
             filled = [style["color"] if one.setting.eligible else "none" for one, _ in known]
             axis.scatter(shares, values, s=22, c=filled, edgecolors=style["color"], zorder=3)
             table += [_row(panel, one, value) for one, value in known]
@@ -133,15 +133,14 @@ def _figure(found: Tradeoff, name: str) -> Figure:
         axis.set_ylabel(panel.label)
         axis.margins(x=0.05, y=0.12)
     axes[-1].set_xlabel("share of the past that stays, %")
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper left", ncols=3, frameon=False, fontsize=8.5)
     return Figure(
         name=name,
         title="By the share of the past that stays",
         reading="Dotted: everything kept as computed. A hollow point loses more quality than is accepted, or misses "
         "the SLO. Where a line leaves the dotted one, what was dropped was needed.",
-        svg=to_svg(figure, name),
+        drawn=figure,
         data=pd.DataFrame(table, columns=["figure", "method", "share", "value", "may_be_taken"]),
+        legend=dict(enumerate(found.methods)),
     )
 
 

@@ -1,4 +1,4 @@
-"""Writing a report: one HTML file that needs nothing else, and the figures' data beside it."""
+"""Writing a report: one HTML file that needs nothing else, and beside it the figures as files and their data."""
 
 import shutil
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 
 def write_report(runs: Sequence[Run], folder: Path) -> Path:
-    """Write folder/report.html and folder/data/*.csv; returns the path of the HTML file.
+    """Write folder/report.html, folder/data/*.csv and folder/figures/*.svg and *.png; returns the HTML file's path.
 
     Reads the runs' tables only. Everything that came from a model, a server or a configuration is escaped,
     and the page's own policy forbids the network and every script but the page's one. Raises RecordError where
@@ -19,7 +19,7 @@ def write_report(runs: Sequence[Run], folder: Path) -> Path:
     """
     import jinja2
 
-    from harness.report.page import page
+    from harness.report.page import page, swatch
 
     if not runs:
         raise RecordError("There is no run to report. Make one with: python -m harness")
@@ -30,21 +30,26 @@ def write_report(runs: Sequence[Run], folder: Path) -> Path:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
+    environment.globals["line_of"] = swatch
     content = page(runs)
     html = environment.get_template("report.html.j2").render(content)
     figures = [
-        *(section.figure for section in content["searches"]),
         *(figure for section in content["scaling"] for figure in section.figures),
         *(figure for group in content["figures"].values() for figure in group),
-        *content["quality_costs"],
         *(row.timeline for row in content["rows"] if row.timeline),
     ]
     try:
-        data = folder / "data"
-        shutil.rmtree(data, ignore_errors=True)  # of an earlier report in the same place
-        data.mkdir(parents=True)
+        data, drawn = folder / "data", folder / "figures"
+        for place in (data, drawn):
+            shutil.rmtree(place, ignore_errors=True)  # of an earlier report in the same place
+            place.mkdir(parents=True)
+        for one in (*figures, *content["quality_costs"]):
+            one.data.to_csv(data / f"{one.name}.csv", index=False, float_format="%.6g")
+        words = [label for _, label in content["series"]]
         for figure in figures:
-            figure.data.to_csv(data / f"{figure.name}.csv", index=False, float_format="%.6g")
+            svg, png = figure.files(words)
+            (drawn / f"{figure.name}.svg").write_bytes(svg)
+            (drawn / f"{figure.name}.png").write_bytes(png)
         path = folder / "report.html"
         unfinished = path.with_suffix(".part")
         unfinished.write_text(html, encoding="utf-8")

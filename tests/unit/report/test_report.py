@@ -38,6 +38,10 @@ def report(folder: Path, patterns: list[str] | None = None) -> str:
     return write_report(find_runs(patterns or ["r*"], folder), folder / "report").read_text()
 
 
+def html_figures(page: Page) -> int:
+    return sum(tag == "figure" for tag, _ in page.tags)
+
+
 def test_the_page_is_self_contained_and_its_identifiers_are_unique(tmp_path: Path):
     write_run(tmp_path, "r1", Schedule(jitter=0.2))
     write_run(tmp_path, "r2", Schedule(jitter=0.2, requests=200))  # its timeline is an image
@@ -48,8 +52,12 @@ def test_the_page_is_self_contained_and_its_identifiers_are_unique(tmp_path: Pat
     for tag, attributes in page.tags:
         for name in ("src", "href", "xlink:href"):
             target = attributes.get(name)
-            assert target is None or target.startswith(("#", "data:", "data/")), (tag, target)
-    for target in (a["href"] for t, a in page.tags if t == "a" and (a["href"] or "").startswith("data/")):
+            assert target is None or target.startswith(("#", "data:", "data/", "figures/")), (tag, target)
+    beside = {
+        a["href"] for t, a in page.tags if t == "a" and (a["href"] or "").startswith(("data/", "figures/"))
+    }
+    assert len(beside) == 3 * html_figures(page)
+    for target in beside:
         assert (tmp_path / "report" / str(target)).is_file()
 
 
@@ -68,7 +76,7 @@ def test_every_figure_is_there_and_says_what_it_shows(tmp_path: Path):
     write_run(tmp_path, "r1")
     html = report(tmp_path)
     for name in ("ttft", "gaps", "load", "memory"):
-        assert f'<figure id="{name}" role="img"' in html
+        assert f'<figure id="{name}" aria-label="' in html
     assert html.count("<figure") == 5
 
 

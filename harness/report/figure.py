@@ -1,0 +1,54 @@
+"""A figure of a report: what was drawn, the data it was drawn from, and its forms in the page and beside it."""
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from harness.records.reader import Run
+from harness.report.canvas import to_files, to_svg
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure as Drawing
+
+Coloured = tuple[int, Run]  # the series a run belongs to
+
+_LONGEST_NAME = 60
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A drawn figure. name: of its files and anchor. reading: how to read it.
+
+    series: which of the page's series are drawn. legend: words by number of series, where they are none of these.
+    """
+
+    name: str
+    title: str
+    reading: str
+    drawn: "Drawing"
+    data: "pd.DataFrame"
+    series: list[int] = field(default_factory=list)
+    legend: dict[int, str] = field(default_factory=dict)
+
+    @cached_property
+    def svg(self) -> str:
+        """As it stands in the page: without title and legend, which the page shows in its own font."""
+        return to_svg(self.drawn, self.name)
+
+    def files(self, page_series: list[str]) -> tuple[bytes, bytes]:
+        """An SVG and a PNG that stand alone, with title and legend. page_series: words of the page's series.
+
+        To be called last, and after `svg`: the drawing keeps what is added.
+        """
+        legend = self.legend or {place: page_series[place] for place in self.series}
+        return to_files(self.drawn, self.name, self.title, legend)
+
+
+def file_name(*words: str) -> str:
+    """Words as one name that is safe in a file system and an address; what had to go is told by a digest."""
+    whole = "-".join(words)
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", whole)[:_LONGEST_NAME]
+    return name if name == whole else f"{name}-{hashlib.sha256(whole.encode()).hexdigest()[:6]}"
