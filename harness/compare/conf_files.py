@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -13,6 +14,7 @@ def exists(path: str) -> bool:
     return files("conf").joinpath(path).is_file()
 
 
+@cache
 def read(path: str) -> Mapping[str, Any]:
     """Its keys, interpolations as text; {} where there is none (an engine that this version does not know)."""
     from omegaconf import OmegaConf

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from harness.compare.advice import Advice
+from harness.compare.again import command, overrides_of
 from harness.metrics.latency import measured, succeeded
 from harness.records.paths import pick
 from harness.records.reader import Run
@@ -49,7 +50,10 @@ class Swatch:
 
 @dataclass(frozen=True)
 class Row:
-    """A run as the page shows it. series: which of the figures' lines is its. swatch: that line in a legend."""
+    """A run as the page shows it. again: the command that measures it again, None where nobody can say.
+
+    series: which of the figures' lines is its. swatch: that line in a legend.
+    """
 
     run: Run
     label: str
@@ -61,6 +65,7 @@ class Row:
     passed_checks: int
     notes: list[str]
     timeline: Figure | None
+    again: str | None
     config: list[tuple[str, str]]
     fingerprint: list[tuple[str, str]]
     launch: list[tuple[str, str]]
@@ -155,10 +160,19 @@ def _row(run: Run, label: str, series: int, columns: Sequence[Column]) -> Row:
         passed_checks=sum(check["ok"] is True for check in run.validity),
         notes=[str(note) for note in pick(run.fingerprint, "notes") or []],
         timeline=timeline(run, f"timeline-{run.id}", label),
+        again=_again(run),
         config=_pairs(run.config),
         fingerprint=_pairs(run.fingerprint),
         launch=[(phase, " ".join(map(str, line))) for phase, line in run.launch.items() if line],
     )
+
+
+def _again(run: Run) -> str | None:
+    """The command that measures the run again; None where its configuration is none that this version knows."""
+    try:
+        return command(overrides_of(run))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None
 
 
 def swatch(series: int) -> Swatch:

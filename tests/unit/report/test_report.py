@@ -349,3 +349,11 @@ def test_one_run_without_limits_or_price_is_described_and_not_advised(tmp_path: 
     html = report(tmp_path)
     assert "What to take" not in html
     assert "first token after" in html
+
+
+def test_each_run_says_the_command_that_measures_it_again(tmp_path: Path):
+    write_run(tmp_path, "r1", Schedule(slots=7, seed=3), backend="kvcompress")
+    write_run(tmp_path, "r2", workload="x" * 300)  # no file of conf/ can have that name
+    html = report(tmp_path)
+    (line,) = re.findall(r"<h3>Measure it again</h3>\n<pre>(python -m harness [^<]*)</pre>", html)
+    assert {"backend=kvcompress", "load.concurrency=7", "seed=3"} <= set(line.split())
