@@ -11,7 +11,6 @@ from backends.kvcompress.compressor import Compressor, RetrievalHeads
 from backends.kvcompress.contracts import KvStore, Pass, Rope, Slots
 from backends.kvcompress.held_request import HeldRequest
 from backends.kvcompress.prefill import attend_chunk, weights_of_queries
-from backends.kvcompress.slot_order import in_order
 from backends.kvcompress.spec import Budget, KvSpec
 
 
@@ -60,11 +59,14 @@ class PagedAttention:
     def begin(self, tokens: Pass) -> None:
         """Whose tokens the next pass computes; the model then calls this once in each layer, in order."""
         self._chunk = tokens.chunk
-        self._ends_prompt = tokens.ends_prompt
         self._rows = tokens.rows
         self._seen = tokens.positions.tolist()  # a token's position is how many its request saw before it
         self._decoding = [self._requests[row] for row in tokens.rows[tokens.chunk :].tolist()]
         self._reading = self._requests[int(tokens.rows[0])] if tokens.chunk else None
+        if self._reading is not None:
+            seen = self._seen[0] + tokens.chunk
+            self._prompt_is_read = tokens.ends_prompt or seen >= self._reading.prompt
+            self._weights = _observed(self._reading, tokens.chunk, self._prompt_is_read, tokens.rows.device)
         decays = [held.policy.attention for held in self._decoding]
         self._decay = torch.tensor([math.nan if decay is None else decay for decay in decays])
 
@@ -109,30 +111,31 @@ class PagedAttention:
             queries, keys = self._rope.rotate(queries, turn), self._rope.rotate(keys, turn)
         positions = torch.arange(first, first + tokens, device=keys.device)
         slots = _with_chunk(self._store.read(layer, held.row), positions, keys, values)
-        prompt_is_read = self._ends_prompt or seen >= held.prompt
-        weights = _observed(held, tokens, prompt_is_read, keys.device)
         missing = slots.positions < 0
         padding = missing if missing.any() else None
         if self._measures and looks_at(layer) and padding is None and missing.shape[1] == seen:
             held.breadths[layer] = breadth_of(queries, slots.keys)
-        result, given = attend_chunk(queries, slots.keys, slots.values, padding, weights)
-        self._store.append(layer, self._rows[:tokens], positions, keys, values)
+        result, given = attend_chunk(queries, slots.keys, slots.values, padding, self._weights)
         held.next[layer] += tokens
+        latest = _latest(held, layer, queries, positions, seen)
+        kept = None
         if given is not None:
             slots = self._with_attention(held, layer, slots, tokens, given)
-        latest = _latest(held, layer, queries, positions, seen)
-        if held.spec.when == "chunk" or prompt_is_read:
-            self._compressor.after_chunk(held, layer, slots, seen, *latest)
+        if held.spec.when == "chunk" or self._prompt_is_read:
+            kept = self._compressor.shrink(held, layer, slots, tokens, seen, *latest)
+        self._store.add_chunk(layer, held.row, positions, keys, values, given, kept)
+        if held.spec.when == "chunk" or self._prompt_is_read:
+            self._compressor.after_chunk(held, layer, kept is not None)
         return result
 
     def _with_attention(
         self, held: HeldRequest, layer: int, slots: Slots, tokens: int, given: torch.Tensor
     ) -> Slots:
-        """The slots with what the chunk gave them, which the store is told too."""
-        kept = (held.policy.attention or 0.0) ** tokens
-        now = self._store.read(layer, held.row, vectors=False).positions
-        self._store.add_attention(layer, held.row, kept, in_order(given, slots.positions, now))
-        return replace(slots, attention=kept * slots.attention + given)
+        """The slots with what the chunk gave them; the store is told of those that it holds."""
+        decay = (held.policy.attention or 0.0) ** tokens
+        if given.shape[1] > tokens:
+            self._store.add_attention(layer, held.row, decay, given)
+        return replace(slots, attention=torch.add(given, slots.attention, alpha=decay))
 
 
 def _with_chunk(held: Slots, positions: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> Slots:
@@ -153,7 +156,7 @@ def _with_chunk(held: Slots, positions: torch.Tensor, keys: torch.Tensor, values
 def _observed(
     held: HeldRequest, tokens: int, prompt_is_read: bool, device: torch.device
 ) -> torch.Tensor | None:
-    """The weight of each of a chunk's queries in the attention that the policy has summed, [tokens].
+    """The weights of a chunk's latest queries in the attention that the policy has summed, [w <= tokens].
 
     A policy that looks at queries has it for decoding, where none are held.
     """
@@ -161,10 +164,7 @@ def _observed(
         return None
     weights = weights_of_queries(tokens, held.policy.attention, device)
     sample = held.policy.sample
-    if 0 < sample < tokens:
-        weights[:-sample] = 0
-        weights *= tokens / sample
-    return weights
+    return weights[-sample:] * (tokens / sample) if 0 < sample < tokens else weights
 
 
 def _latest(

@@ -1,7 +1,7 @@
-"""Evicts and packs what one request holds in one layer: after each chunk of its prompt, and before a decode step.
+"""Evicts and packs what one request holds in one layer: for each chunk of its prompt, and before a decode step.
 
-While decoding, eviction comes before the new token and leaves some slots free, so that the budget holds at every step
-and most steps evict nothing. Within a chunk's pass one layer at a time holds its chunk beyond the budget.
+Eviction comes before what is new is added, so that the budget holds at every step and what does not stay is never
+written. While decoding it leaves some slots free, so that most steps evict nothing.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,6 @@ from backends.kvcompress.contracts import KvStore, LayerView, Rope, Slots
 from backends.kvcompress.held_request import HeldRequest
 from backends.kvcompress.policies import policy
 from backends.kvcompress.selection import select
-from backends.kvcompress.slot_order import in_order
 from backends.kvcompress.spec import Budget, KvSpec, check
 from harness.core.errors import UsageError
 
@@ -55,38 +54,50 @@ class Compressor:
         held.allowance = self._allowance(held.spec, held.prompt, held.row)
         held.due = [0] * self._shape.layers
 
-    def after_chunk(
+    def shrink(
         self,
         held: HeldRequest,
         layer: int,
         slots: Slots,
+        tokens: int,
         seen: int,
         queries: torch.Tensor | None,
         query_positions: torch.Tensor | None,
-    ) -> None:
-        """Shrink what the request holds now that it has seen so many tokens.
+    ) -> torch.Tensor | None:
+        """Evict for a chunk of so many tokens, once the request has seen so many in all.
 
-        slots: what was held before and then the chunk's, unpacked. queries [Q, w, D]: the latest, with their
-        positions [w], if the policy looks at them.
+        slots: what is held, in the order of the store, and then the chunk's, which it does not hold yet. queries
+        [Q, w, D]: the latest, with their positions [w], if the policy looks at them. Returns which slots stay, those
+        of the chunk behind those that were held, [H, n + tokens], or None where nothing is evicted.
         """
         targets = held.allowance.of_heads(layer, seen)
-        if held.spec.evict != "none" and _exceeds(self._store.counts(layer, held.row), held.spec, targets):
-            view = self._view(held, layer, slots, seen, targets, queries, query_positions)
-            kept = self._selected(held, view, targets)
-            now = self._store.read(layer, held.row, vectors=False).positions
-            self._keep(held, layer, in_order(kept, slots.positions, now))
+        counts = self._store.counts(layer, held.row)
+        if held.spec.evict == "none" or not _exceeds(counts, held.spec, targets, tokens):
+            return None
+        kept = self._selected(
+            held, self._view(held, layer, slots, seen, targets, queries, query_positions), targets
+        )
+        if kept.shape[1] > tokens:
+            self._store.keep(layer, held.row, kept)
+        return kept
+
+    def after_chunk(self, held: HeldRequest, layer: int, evicted: bool) -> None:
+        """Put right what a chunk that was added leaves to be done; evicted: whether anything was for it."""
+        if evicted:
+            self._reindex(held, layer)
         self._pack(held, layer)
         held.due[layer] = 0
 
     def before_step(self, held: HeldRequest, layer: int, seen: int) -> None:
         """Make room for one more slot in each head, where `seen` tokens were seen, and pack what is due."""
         allowed = held.allowance.of_heads(layer, seen + 1)
-        counts = self._store.counts(layer, held.row) + 1
-        if held.spec.evict != "none" and _exceeds(counts, held.spec, allowed):
+        counts = self._store.counts(layer, held.row)
+        if held.spec.evict != "none" and _exceeds(counts, held.spec, allowed, 1):
             slots = self._store.read(layer, held.row, vectors=held.policy.vectors)
             targets = _with_room(counts, held.spec, allowed)
             view = self._view(held, layer, slots, seen, targets, None, None)
-            self._keep(held, layer, self._selected(held, view, targets))
+            self._store.keep(layer, held.row, self._selected(held, view, targets))
+            self._reindex(held, layer)
         self._pack(held, layer)
         held.due[layer] = self._due(held, layer, seen)
 
@@ -140,8 +151,7 @@ class Compressor:
             spec.spread == "adakv",
         )
 
-    def _keep(self, held: HeldRequest, layer: int, kept: torch.Tensor) -> None:
-        self._store.keep(layer, held.row, kept)
+    def _reindex(self, held: HeldRequest, layer: int) -> None:
         if not held.spec.reindex:
             return
         slots = self._store.read(layer, held.row)
@@ -161,22 +171,22 @@ class Compressor:
             return seen + ahead
         counts = self._store.counts(layer, held.row)
         for steps in range(1, ahead):
-            if _exceeds(counts + steps + 1, held.spec, held.allowance.of_heads(layer, seen + steps + 1)):
+            allowed = held.allowance.of_heads(layer, seen + steps + 1)
+            if _exceeds(counts, held.spec, allowed, steps + 1):
                 return seen + steps
         return seen + ahead
 
 
-def _with_room(counts: torch.Tensor, spec: KvSpec, allowed: list[int]) -> list[int]:
+def _with_room(counts: list[int], spec: KvSpec, allowed: list[int]) -> list[int]:
     """What an eviction leaves while decoding, so that not every step evicts; a head with room loses nothing."""
     apart = spec.spread != "adakv"
     return [
-        most if apart and held <= most else below(most)
-        for held, most in zip(counts.tolist(), allowed, strict=True)
+        most if apart and held < most else below(most) for held, most in zip(counts, allowed, strict=True)
     ]
 
 
-def _exceeds(counts: torch.Tensor, spec: KvSpec, allowed: list[int]) -> bool:
-    """Whether the slots of a layer's heads, [H], are more than `allowed`, each or in all."""
+def _exceeds(counts: list[int], spec: KvSpec, allowed: list[int], more: int) -> bool:
+    """Whether the slots of a layer's heads, [H], and `more` of each are more than `allowed`, each or in all."""
     if spec.spread == "adakv":
-        return int(counts.sum()) > sum(allowed)
-    return any(held > most for held, most in zip(counts.tolist(), allowed, strict=True))
+        return sum(counts) + more * len(counts) > sum(allowed)
+    return any(held + more > most for held, most in zip(counts, allowed, strict=True))

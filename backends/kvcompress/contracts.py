@@ -142,6 +142,21 @@ class KvStore(Protocol):
         """Add token t (keys, values [T, H, D]) to row rows[t] (int32 [T]) as exact slots; raises PoolFull."""
         ...
 
+    def add_chunk(
+        self,
+        layer: int,
+        row: int,
+        positions: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        given: torch.Tensor | None,
+        kept: torch.Tensor | None,
+    ) -> None:
+        """Add tokens (positions [T], keys and values [T, H, D]) to one row as exact slots, to each head those of
+        which kept [H, T] is true (None: all). given [H, T]: their attention so far (None: 0). Either may have columns
+        before these, which are not read. Raises PoolFull."""
+        ...
+
     def attend(
         self, layer: int, rows: torch.Tensor, queries: torch.Tensor, decay: torch.Tensor
     ) -> torch.Tensor:
@@ -158,11 +173,13 @@ class KvStore(Protocol):
         ...
 
     def add_attention(self, layer: int, row: int, decay: float, given: torch.Tensor) -> None:
-        """attention = decay * attention + given [H, n], for the slots in the order of `read`."""
+        """attention = decay * attention + given [H, n], for the slots in the order of `read`; what comes after n is
+        not read."""
         ...
 
     def keep(self, layer: int, row: int, kept: torch.Tensor) -> None:
-        """Drop the slots where kept [H, n] bool (in the order of `read`) is false; pages left empty are free."""
+        """Drop the slots where kept [H, n] bool (in the order of `read`) is false; pages left empty are free. What
+        comes after n is not read."""
         ...
 
     def pack(self, layer: int, row: int, first: int, end: int) -> None:
@@ -176,8 +193,8 @@ class KvStore(Protocol):
         that were rotated to new positions."""
         ...
 
-    def counts(self, layer: int, row: int) -> torch.Tensor:
-        """Live slots of each KV head: int64 [H]."""
+    def counts(self, layer: int, row: int) -> list[int]:
+        """Live slots of each KV head."""
         ...
 
     def held_pages(self, row: int) -> int:

@@ -25,6 +25,7 @@ try:
     from backends.kvcompress.policies import policy
     from backends.kvcompress.scheduler import Scheduler
     from backends.kvcompress.spec import KvSpec
+    from backends.kvcompress.warm_up import warm_up
 except ImportError as error:
     raise EngineError(
         f"kvcompress cannot be imported in this environment ({error}). "
@@ -37,7 +38,7 @@ _DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 
 
 def load(config: EngineConfig) -> Engine:
-    """Load the model and set aside `config.kv_bytes`, to the page.
+    """Load the model, set aside `config.kv_bytes`, to the page, and compile what requests that say nothing need.
 
     Raises EngineError where one request of `config.context_length` tokens does not fit under the KV setting of the
     options, UsageError for a setting that cannot be.
@@ -45,7 +46,9 @@ def load(config: EngineConfig) -> Engine:
     torch.set_num_threads(config.threads)
     torch.set_grad_enabled(False)
     device = config.device.replace(".", ":")
-    return assemble(config, load_decoder(config.model, device, (config.own or {}).get("weight_dtype")))
+    engine = assemble(config, load_decoder(config.model, device, (config.own or {}).get("weight_dtype")))
+    warm_up(engine, default_spec(config))
+    return engine
 
 
 def assemble(

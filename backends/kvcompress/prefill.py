@@ -8,6 +8,8 @@ one.
 import torch
 from torch.nn import functional
 
+from backends.kvcompress.given import add_given
+
 _ROWS = 96  # rows of a product, query heads folded in: the scores of a block stay in the cache
 
 
@@ -20,9 +22,9 @@ def attend_chunk(
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """softmax(q·k/sqrt(D))·v, causal: queries [t, Q, D] are those of the last t of m keys and values [H, m, D].
 
-    missing: [H, m] bool, slots that are padding. weights: [t], or None. Returns [t, Q, D], and with weights the
-    attention that the slots were given, [H, m]: each query's probabilities times its weight, summed over the query
-    heads of a KV head.
+    missing: [H, m] bool, slots that are padding. weights: [w], of the last w queries, or None. Returns [t, Q, D], and
+    with weights the attention that the slots were given, [H, m]: those queries' probabilities times their weights,
+    summed over the query heads of a KV head.
     """
     if queries.device.type == "cpu":
         return _blocked(
@@ -63,10 +65,10 @@ def _blocked(
             heads, shared, count, size
         )
         if weights is not None and given is not None:
-            part = weights[first : first + count]
-            if part.any():
-                row = part.to(probabilities.dtype).repeat(shared).expand(heads, 1, -1)
-                given[:, :end] += torch.bmm(row, probabilities)[:, 0]
+            counted = first + count - max(first, tokens - len(weights))
+            if counted > 0:
+                part = weights[len(weights) - tokens + first + count - counted :][:counted]
+                add_given(given, probabilities.view(heads, shared, count, end), part)
     return result.permute(2, 0, 1, 3).reshape(tokens, query_heads, size), given
 
 

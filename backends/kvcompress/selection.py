@@ -2,7 +2,10 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
+
+from backends.kvcompress.selection_compiled import selector
 
 FLOOR = 0.2  # of a head's even share, which AdaKV leaves to every head (Feng et al. 2024, arXiv 2407.11550)
 
@@ -23,18 +26,55 @@ def select(
     latest. across_heads: the heads compete for the sum of the targets, and each keeps its protected ones and its best
     up to FLOOR of its target.
     """
-    held = positions >= 0
-    heads, slots = positions.shape
     sinks = min(sinks, *targets)
     recent = min(recent, min(targets) - sinks)
-    protected = held & ((positions < sinks) | (positions >= seen - recent))
-    order = scores.float().nan_to_num(nan=_LOWEST, posinf=_HIGHEST, neginf=_LOWEST)
+    floors = [max(int(FLOOR * target), sinks + recent) for target in targets]
+    choose = _compiled if positions.device.type == "cpu" else chosen
+    return choose(scores.float(), positions, targets, floors, sinks, seen - recent, across_heads)
+
+
+def chosen(
+    scores: torch.Tensor,
+    positions: torch.Tensor,
+    targets: Sequence[int],
+    floors: Sequence[int],
+    sinks: int,
+    latest: int,
+    across_heads: bool,
+) -> torch.Tensor:
+    """What `select` returns, on any device. latest: the position from which on slots are protected."""
+    held = positions >= 0
+    heads, slots = positions.shape
+    protected = held & ((positions < sinks) | (positions >= latest))
+    order = scores.nan_to_num(nan=_LOWEST, posinf=_HIGHEST, neginf=_LOWEST)
     order = order.masked_fill(protected, torch.inf).masked_fill(~held, -torch.inf)
     if not across_heads:
         return _best_of_each(order, targets) & held
-    floors = [max(int(FLOOR * target), sinks + recent) for target in targets]
     order = order.masked_fill(_best_of_each(order, floors) & held, torch.inf)
     return _best(order.reshape(1, -1), sum(targets)).reshape(heads, slots) & held
+
+
+def _compiled(
+    scores: torch.Tensor,
+    positions: torch.Tensor,
+    targets: Sequence[int],
+    floors: Sequence[int],
+    sinks: int,
+    latest: int,
+    across_heads: bool,
+) -> torch.Tensor:
+    kept = np.zeros(positions.shape, np.bool_)
+    selector()(
+        scores.contiguous().numpy(),
+        positions.contiguous().numpy(),
+        np.array(targets),
+        np.array(floors),
+        sinks,
+        latest,
+        across_heads,
+        kept,
+    )
+    return torch.from_numpy(kept)
 
 
 _HIGHEST = torch.finfo(torch.float32).max

@@ -99,6 +99,30 @@ class TorchStore:
         self._pool.attention[slots] = 0
         self._pool.packed[slots] = False
 
+    def add_chunk(
+        self,
+        layer: int,
+        row: int,
+        positions: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        given: torch.Tensor | None,
+        kept: torch.Tensor | None,
+    ) -> None:
+        """See `contracts.KvStore`; for a moment all of the chunk is held."""
+        before = torch.from_numpy(self._rows[row].counts[layer].copy())
+        self.append(layer, torch.full((len(positions),), row), positions, keys, values)
+        where, _ = self._of_row(layer, row)
+        column = before.to(self.device)[:, None] + torch.arange(len(positions), device=self.device)
+        if given is not None:
+            self._pool.attention[where.gather(1, column)] = given[:, -len(positions) :].to(
+                self._pool.attention
+            )
+        if kept is not None:
+            stays = torch.ones_like(where, dtype=torch.bool)
+            new = kept[:, -len(positions) :].to(self.device)
+            self._keep(layer, row, stays.scatter_(1, column, new))
+
     def attend(
         self, layer: int, rows: torch.Tensor, queries: torch.Tensor, decay: torch.Tensor
     ) -> torch.Tensor:
@@ -138,7 +162,7 @@ class TorchStore:
             self._shared[row, layer] = replace(shared, attention=summed)
             given = given[:, apart:]
         where, there = self._of_row(layer, row)
-        summed = decay * self._pool.attention[where] + given
+        summed = decay * self._pool.attention[where] + given[:, : where.shape[1]]
         self._pool.attention[where[there]] = summed[there]
 
     def keep(self, layer: int, row: int, kept: torch.Tensor) -> None:
@@ -149,7 +173,7 @@ class TorchStore:
 
     def _keep(self, layer: int, row: int, kept: torch.Tensor) -> None:
         where, there = self._of_row(layer, row)
-        kept = kept & there
+        kept = kept[:, : where.shape[1]] & there
         counts = kept.sum(dim=1)
         first = torch.arange(where.shape[1], device=self.device)[None, :] < counts[:, None]
         self._pool.copy(where[kept], where[first])
@@ -218,10 +242,11 @@ class TorchStore:
         self._pool.keys[where[there]] = keys.to(self._pool.keys)[there]
         self._pool.positions[where[there]] = positions.to(self._pool.positions)[there]
 
-    def counts(self, layer: int, row: int) -> torch.Tensor:
-        """Live slots of each KV head: int64 [H], on the host."""
+    def counts(self, layer: int, row: int) -> list[int]:
+        """Live slots of each KV head."""
         shared = self._shared.get((row, layer))
-        return torch.from_numpy(self._rows[row].counts[layer] + (shared.owners.shape[1] if shared else 0))
+        more = shared.owners.shape[1] if shared else 0
+        return [count + more for count in self._rows[row].counts[layer].tolist()]
 
     def held_pages(self, row: int) -> int:
         """Pages that the row takes."""

@@ -21,7 +21,7 @@ class Driver(Protocol):
 
     def open(self, prompts: Sequence[Sequence[int]], setting: Setting) -> dict[str, Any]:
         """Read prompts of equal length through the cache. Returns handle, seconds, and compress_seconds: the part of
-        them that scoring, evicting and packing took."""
+        them that scoring, evicting and packing took, and what attention computes for scores alone."""
         ...
 
     def fill(self, context: int, batch: int, setting: Setting) -> int:

@@ -14,8 +14,10 @@ from typing import Any
 import numba
 import torch
 
+from backends.kvcompress import prefill
 from backends.kvcompress.attention import PagedAttention
 from backends.kvcompress.contracts import Pass
+from backends.kvcompress.given import add_given
 from backends.kvcompress.model.decoder import load_decoder
 from backends.kvcompress.model.retrieval import retrieval_heads
 from backends.kvcompress.policies import policy
@@ -34,11 +36,10 @@ _CHUNK = 256  # conf/backend/kvcompress.yaml's prefill_chunk
 
 @dataclass
 class _Caches:
-    """What caches of one kv_dtype live in. compress_seconds: what scoring, evicting and packing have taken."""
+    """What caches of one kv_dtype live in."""
 
     store: PagedStore | TorchStore
     attention: PagedAttention
-    compress_seconds: float = 0.0
 
 
 @dataclass
@@ -65,11 +66,13 @@ class Ours:
         self._caches: dict[tuple[str, str], _Caches] = {}
         self._batches: dict[int, _Batch] = {}
         self._last = 0
+        self._compress_seconds = 0.0
+        prefill.add_given = self._timed(add_given)
 
     def open(self, prompts: Sequence[Sequence[int]], setting: Setting) -> dict[str, Any]:
         """See `Driver`; prompts may differ in length."""
         caches, spec = self._of(setting)
-        before = caches.compress_seconds
+        self._compress_seconds = 0.0
         started = time.process_time()
         batch = _Batch(caches, spec, [], [len(prompt) for prompt in prompts], torch.empty(0))
         logits = []
@@ -81,7 +84,7 @@ class Ours:
         return {
             "handle": self._keep(batch),
             "seconds": seconds,
-            "compress_seconds": caches.compress_seconds - before,
+            "compress_seconds": self._compress_seconds,
         }
 
     def fill(self, context: int, batch: int, setting: Setting) -> int:
@@ -183,17 +186,13 @@ class Ours:
             self._model.device,
         )
         attention = PagedAttention(store, config.layers, config.kv_heads, self._model.rope, retrieval)
-        caches = _Caches(store, attention)
-        compressor = caches.attention._compressor
-        after_chunk = compressor.after_chunk
-
-        def timed(*args: Any) -> None:
-            started = time.process_time()
-            after_chunk(*args)
-            caches.compress_seconds += time.process_time() - started
-
-        compressor.after_chunk = timed  # type: ignore[method-assign]
-        return caches
+        for owner, name in (
+            (attention, "_with_attention"),
+            (attention._compressor, "shrink"),
+            (attention._compressor, "after_chunk"),
+        ):
+            setattr(owner, name, self._timed(getattr(owner, name)))
+        return _Caches(store, attention)
 
     def _compiled_store(self, dtype: str) -> PagedStore:
         config = self._model.config
@@ -216,6 +215,18 @@ class Ours:
         return TorchStore(
             config.layers, config.kv_heads, config.head_dim, _TORCH_POOL_BYTES, held, torch.device("cpu")
         )
+
+    def _timed(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        """The same, counted among what scoring, evicting and packing take."""
+
+        def timed(*args: Any) -> Any:
+            started = time.process_time()
+            try:
+                return method(*args)
+            finally:
+                self._compress_seconds += time.process_time() - started
+
+        return timed
 
     def _keep(self, batch: _Batch) -> int:
         self._last += 1
@@ -268,16 +279,3 @@ class Ours:
             batch.logits[going] = logits
         for i in going:
             batch.seen[i] += 1
-
-
-def _timed(caches: _Caches, method: Callable[..., Any]) -> Callable[..., Any]:
-    """The same, its seconds added to the caches'."""
-
-    def timed(*args: Any) -> Any:
-        started = time.process_time()
-        try:
-            return method(*args)
-        finally:
-            caches.compress_seconds += time.process_time() - started
-
-    return timed

@@ -25,10 +25,12 @@ class Head:
         for name, held in vars(self).items():
             setattr(self, name, held[which])
 
-    def add(self, keys: np.ndarray, values: np.ndarray, positions: np.ndarray) -> None:
+    def add(
+        self, keys: np.ndarray, values: np.ndarray, positions: np.ndarray, attention: np.ndarray | None = None
+    ) -> None:
         more = Head(keys.shape[1])
         more.keys, more.values, more.positions = keys, values, positions
-        more.attention = np.zeros(len(keys), np.float32)
+        more.attention = np.zeros(len(keys), np.float32) if attention is None else attention
         more.packed = np.zeros(len(keys), bool)
         for name, held in vars(self).items():
             setattr(self, name, np.concatenate((held, getattr(more, name))))
@@ -80,6 +82,28 @@ class ListStore:
                     keys[:, number].numpy()[mine], values[:, number].numpy()[mine], positions.numpy()[mine]
                 )
             self._shuffle(layer, row)
+        if self.free_pages() < 0:
+            raise PoolFull
+
+    def add_chunk(
+        self,
+        layer: int,
+        row: int,
+        positions: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        given: torch.Tensor | None,
+        kept: torch.Tensor | None,
+    ) -> None:
+        everything = torch.ones(self.heads, len(positions), dtype=torch.bool)
+        for number, stays in enumerate((everything if kept is None else kept[:, -len(positions) :]).numpy()):
+            self.rows[row][layer][number].add(
+                keys[:, number].numpy()[stays],
+                values[:, number].numpy()[stays],
+                positions.numpy()[stays],
+                None if given is None else given[number, -len(positions) :].numpy()[stays],
+            )
+        self._shuffle(layer, row)
         if self.free_pages() < 0:
             raise PoolFull
 
@@ -135,8 +159,8 @@ class ListStore:
             head.packed = head.packed | ((head.positions >= first) & (head.positions < end))
         self._shuffle(layer, row)
 
-    def counts(self, layer: int, row: int) -> torch.Tensor:
-        return torch.tensor([len(head.positions) for head in self.rows[row][layer]])
+    def counts(self, layer: int, row: int) -> list[int]:
+        return [len(head.positions) for head in self.rows[row][layer]]
 
     def held_pages(self, row: int) -> int:
         spec = self.specs[row]

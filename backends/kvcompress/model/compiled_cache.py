@@ -1,4 +1,4 @@
-"""Where the model's compiled functions are kept."""
+"""Where compiled functions are kept, other than the store's."""
 
 import hashlib
 from functools import lru_cache
@@ -12,7 +12,7 @@ from harness.core.cache import cache_root
 @lru_cache
 def _digest() -> str:
     digest = hashlib.sha256()
-    for name in ("norms.py", "panels.py", "tiles.py"):
+    for name in ("norms.py", "panels.py", "tiles.py", "../selection_compiled.py", "../given.py"):
         digest.update((Path(__file__).parent / name).read_bytes())
     return digest.hexdigest()[:16]
 

@@ -17,6 +17,7 @@ class Auto:
     """
 
     WINDOW = 128
+    _ABOVE = 1 << 20  # any rate; such numbers and their neighbours are different in float32
 
     name = "auto"
     attention: float | None = 1.0
@@ -27,7 +28,7 @@ class Auto:
     def score(self, view: LayerView) -> torch.Tensor:
         """[H, n]: attention per query since the slot's own; above it the latest, by position."""
         positions = view.slots.positions
-        rate = view.slots.attention / (view.seen - positions).clamp(min=1)
+        rate = view.slots.attention / (view.seen - positions)
         latest = positions >= view.seen - min(self.WINDOW, view.budget // 4)
         # No rate exceeds the query heads of a KV head, times what a sampled query stands for.
-        return torch.where(latest, rate.max() + 1 + positions, rate)
+        return torch.where(latest, positions + self._ABOVE, rate)

@@ -66,6 +66,7 @@ def rotation_signs(dim: int) -> np.ndarray:
 
 _use_cache_folder()
 append = numba.njit(cache=True, no_cfunc_wrapper=True, error_model="numpy")(slots.append_tokens.py_func)
+add_chunk = numba.njit(cache=True, no_cfunc_wrapper=True, error_model="numpy")(slots.add_chunk.py_func)
 keep = numba.njit(cache=True, no_cfunc_wrapper=True, error_model="numpy")(slots.keep_slots.py_func)
 read = numba.njit(cache=True, no_cfunc_wrapper=True, error_model="numpy")(slots.read_slots.py_func)
 pack = numba.njit(cache=True, no_cfunc_wrapper=True, error_model="numpy")(packing.pack_slots.py_func)

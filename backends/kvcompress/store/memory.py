@@ -145,15 +145,22 @@ def set_attention(layout, pool, page, slot, given):
 def copy_key(codes, source, start, target, end):
     """Bytes of a key from one place of the pool to another, both in strides."""
     stride = LANES * codes.size
-    for code in range(codes.bytes // codes.size):
-        for byte in range(codes.size):
-            target[end + code * stride + byte] = source[start + code * stride + byte]
+    for at in range(0, codes.bytes // codes.size * stride, stride):
+        if codes.size == 4:
+            poke(target, end + at, peek(source, start + at, np.uint32))
+        elif codes.size == 2:
+            poke(target, end + at, peek(source, start + at, np.uint16))
+        else:
+            target[end + at] = source[start + at]
 
 
 @inlined
 def copy_value(codes, source, start, target, end):
     """Bytes of a value from one place to another."""
-    for byte in range(codes.bytes):
+    whole = codes.bytes // 8 * 8
+    for byte in range(0, whole, 8):
+        poke(target, end + byte, peek(source, start + byte, np.uint64))
+    for byte in range(whole, codes.bytes):
         target[end + byte] = source[start + byte]
 
 

@@ -1,5 +1,6 @@
 """The store for CPUs: pages of one pool, read and written by compiled kernels."""
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,8 @@ from backends.kvcompress.store.pages import COUNT, EXACT, FIELDS, LIVE, PACKED, 
 from backends.kvcompress.store.rows import RECORD, RowLayout, as_record, page_bytes, row_layout
 from harness.core.errors import UsageError
 
+log = logging.getLogger("kvcompress")
+_COMPILES = "the first step of such a request compiles its kernel, or reads it from the cache folder"
 _LINE = 64  # bytes of a cache line
 
 
@@ -65,6 +68,7 @@ class PagedStore:
         self._signs = compiled.rotation_signs(head_dim)
         self._unused = list(range(max_rows - 1, -1, -1))
         self._longest = context_length
+        self._known: set[RowLayout] = set()
         self._scratch = np.zeros((threads, 0), dtype=np.float32)
 
     def layout_of(self, spec: KvSpec) -> RowLayout:
@@ -82,7 +86,7 @@ class PagedStore:
         layout = self.layout_of(spec)
         if not self._unused:
             raise PoolFull
-        kernel = compiled.attend_kernel(layout, len(self._scratch))
+        kernel = self._kernel(layout, spec)
         exact = as_record(layout.exact, False, False)
         packed = as_record(layout.packed, layout.rotate, spec.granularity == "token")
         row = self._unused.pop()
@@ -92,6 +96,12 @@ class PagedStore:
         self._book[row] = UNSET
         self._book[row, ..., COUNT : LIVE + 1] = 0
         return row
+
+    def _kernel(self, layout: RowLayout, spec: KvSpec) -> Any:
+        if layout not in self._known:
+            self._known.add(layout)
+            log.info("new here: quant=%s granularity=%s; %s", spec.quant, spec.granularity, _COMPILES)
+        return compiled.attend_kernel(layout, len(self._scratch))
 
     def close(self, row: int) -> None:
         """Free everything of the row."""
@@ -121,6 +131,23 @@ class PagedStore:
         """See `contracts.KvStore`."""
         arrays = rows.contiguous().numpy(), positions.contiguous().numpy(), _floats(keys), _floats(values)
         if len(rows) and not compiled.append(*self._tables(), layer, *arrays):
+            raise PoolFull
+
+    def add_chunk(
+        self,
+        layer: int,
+        row: int,
+        positions: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        given: torch.Tensor | None,
+        kept: torch.Tensor | None,
+    ) -> None:
+        """See `contracts.KvStore`."""
+        attention = np.empty((0, 0), np.float32) if given is None else _floats(given)
+        stay = np.empty((0, 0), np.bool_) if kept is None else kept.contiguous().numpy()
+        arrays = positions.contiguous().numpy(), _floats(keys), _floats(values), attention, stay
+        if not compiled.add_chunk(*self._tables(), layer, row, *arrays):
             raise PoolFull
 
     def attend(
@@ -167,7 +194,7 @@ class PagedStore:
     def read(self, layer: int, row: int, vectors: bool = True) -> Slots:
         """See `contracts.KvStore`."""
         layout, _ = self._open[row]
-        most = int(self.counts(layer, row).max())
+        most = max(self.counts(layer, row))
         held = most if vectors else 0
         keys = torch.zeros(layout.heads, held, layout.dim)
         values = torch.zeros(layout.heads, held, layout.dim)
@@ -203,9 +230,9 @@ class PagedStore:
         if packs and not compiled.pack(*self._tables(), layer, row, first, end, self._signs):
             raise PoolFull
 
-    def counts(self, layer: int, row: int) -> torch.Tensor:
-        """Live slots of each KV head: int64 [H]."""
-        return torch.from_numpy(self._book[row, layer, :, :, LIVE].sum(axis=1, dtype=np.int64))
+    def counts(self, layer: int, row: int) -> list[int]:
+        """Live slots of each KV head."""
+        return [exact + packed for exact, packed in self._book[row, layer, :, :, LIVE].tolist()]
 
     def held_pages(self, row: int) -> int:
         """Pages that the row takes."""

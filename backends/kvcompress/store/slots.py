@@ -55,6 +55,36 @@ def append_tokens(pool, following, free, counters, book, layouts, layer, rows, p
 
 
 @inlined
+def add_chunk(
+    pool, following, free, counters, book, layouts, layer, row, positions, keys, values, given, kept
+):
+    """The tokens of a chunk to the exact slots of one row, where the last columns of kept bool [H, >= T] say so;
+    given float32 [H, >= T]. Either may be empty ([0, 0]): all are kept, 0 was given. Returns whether there was room;
+    where not, nothing has changed."""
+    layout, needed = layouts[row, EXACT], 0
+    of_kept, of_given = kept.shape[1] - len(positions), given.shape[1] - len(positions)
+    for head in range(book.shape[2]):
+        more = kept[head, of_kept:].sum() if len(kept) else len(positions)
+        held = book[row, layer, head, EXACT, COUNT]
+        needed += (held + more + layout.slots - 1) // layout.slots - (held + layout.slots - 1) // layout.slots
+    if needed > counters[0]:
+        return False
+    for head in range(book.shape[2]):
+        for token in range(len(positions)):
+            if len(kept) and not kept[head, of_kept + token]:
+                continue
+            page, slot = next_slot(layout, following, free, counters, book, row, layer, head, EXACT)
+            start = page * layout.page_bytes
+            write_floats(layout.keys, keys[token, head], pool, key_at(layout, start, slot), LANES)
+            write_floats(layout.values, values[token, head], pool, value_at(layout, start, slot), 1)
+            set_position(layout, pool, start, slot, positions[token])
+            set_attention(
+                layout, pool, start, slot, given[head, of_given + token] if len(given) else np.float32(0)
+            )
+    return True
+
+
+@inlined
 def _move(layout, pool, source, old, target, new):
     """A slot of the page at byte `source` over one of the page at byte `target`."""
     copy_key(layout.keys, pool, key_at(layout, source, old), pool, key_at(layout, target, new))
@@ -168,16 +198,16 @@ def add_given(pool, following, book, layouts, layer, row, decay, given):
         at = 0
         for region in (PACKED, EXACT):
             layout, entry = layouts[row, region], book[row, layer, head, region]
-            page = entry[FIRST]
-            for number in range(entry[COUNT]):
-                slot = number % layout.slots
-                if slot == 0 and number:
-                    page = following[page]
+            page, left = entry[FIRST], entry[COUNT]
+            while left > 0:
                 start = page * layout.page_bytes
-                if not is_dead(layout, pool, start, slot):
-                    before = attention_of(layout, pool, start, slot)
-                    set_attention(layout, pool, start, slot, decay * before + given[head, at])
-                    at += 1
+                for slot in range(min(left, layout.slots)):
+                    if not is_dead(layout, pool, start, slot):
+                        before = attention_of(layout, pool, start, slot)
+                        set_attention(layout, pool, start, slot, decay * before + given[head, at])
+                        at += 1
+                left -= layout.slots
+                page = following[page]
 
 
 @inlined

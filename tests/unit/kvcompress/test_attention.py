@@ -5,6 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from backends.kvcompress.given import add_given, by_torch
 from backends.kvcompress.policies import POLICIES
 from backends.kvcompress.prefill import attend_chunk
 from harness.core.errors import UsageError
@@ -69,7 +70,7 @@ def test_a_prompt_that_is_compressed_at_its_end_is_read_in_full() -> None:
     attention = attention_over(store)
     row = attention.open(spec(evict="knorm", budget={"tokens": 10}, when="prompt"), 30)
     torch.testing.assert_close(play(attention, row, tokens, 30, 7), dense_results(tokens))
-    assert store.counts(0, row).tolist() == [10, 10]
+    assert store.counts(0, row) == [10, 10]
 
 
 def test_streaming_llm_attends_to_sinks_and_window() -> None:
@@ -100,9 +101,7 @@ def test_reindexed_positions_are_those_within_the_cache() -> None:
     attention = attention_over(store := ListStore(2, 2, 8))
     row = attention.open(spec(evict="streaming_llm", budget={"tokens": 12}, reindex=True), 30)
     seen_at_last: list[int] = []
-    results = play(
-        attention, row, tokens, 30, 9, lambda seen: seen_at_last.append(int(store.counts(1, row)[0]))
-    )
+    results = play(attention, row, tokens, 30, 9, lambda seen: seen_at_last.append(store.counts(1, row)[0]))
     count = seen_at_last[-1]
     kept = torch.tensor([0, 1, 2, 3, *range(50 - count + 4, 50)])
     expected = _attend(tokens, 1, 49, kept, torch.arange(count))
@@ -139,11 +138,12 @@ def test_what_does_not_go_together_is_refused_and_leaves_no_row() -> None:
     before=st.integers(0, 50),
     heads=st.integers(1, 3),
     shared=st.integers(1, 5),
+    weighted=st.integers(1, 70),
     seed=st.integers(0, 99),
 )
 @settings(max_examples=30, deadline=None)
 def test_a_chunk_attends_to_held_slots_and_its_own_past(
-    tokens: int, before: int, heads: int, shared: int, seed: int
+    tokens: int, before: int, heads: int, shared: int, weighted: int, seed: int
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
     slots = before + tokens
@@ -151,7 +151,7 @@ def test_a_chunk_attends_to_held_slots_and_its_own_past(
     keys, values = torch.randn(2, heads, slots, 8, generator=generator)
     missing = torch.zeros(heads, slots, dtype=torch.bool)
     missing[:, :before] = torch.rand(heads, before, generator=generator) < 0.3
-    weights = torch.rand(tokens, generator=generator)
+    weights = torch.rand(min(weighted, tokens), generator=generator)
     result, summed = attend_chunk(queries, keys, values, missing if missing.any() else None, weights)
     hidden = missing[:, None] | torch.ones(tokens, slots, dtype=torch.bool).triu(before + 1)
     scores = torch.einsum("tqd,qsd->qts", queries, keys.repeat_interleave(shared, 0)) / 8**0.5
@@ -159,5 +159,24 @@ def test_a_chunk_attends_to_held_slots_and_its_own_past(
     expected = torch.einsum("qts,qsd->tqd", probabilities, values.repeat_interleave(shared, 0))
     torch.testing.assert_close(result, expected)
     assert summed is not None
-    by_query_head = torch.einsum("t,qts->qs", weights, probabilities)
+    by_query_head = torch.einsum("t,qts->qs", weights, probabilities[:, -len(weights) :])
     torch.testing.assert_close(summed, by_query_head.view(heads, shared, slots).sum(1))
+
+
+@given(
+    queries=st.integers(1, 12), weighted=st.integers(1, 12), slots=st.integers(1, 40), seed=st.integers(0, 99)
+)
+@settings(max_examples=20, deadline=None)
+def test_what_slots_are_given_is_the_same_compiled_or_not(
+    queries: int, weighted: int, slots: int, seed: int
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    probabilities = torch.rand(2, 3, queries, slots, generator=generator)
+    weights = torch.rand(min(weighted, queries), generator=generator)
+    before = torch.rand(2, slots + 5, generator=generator)
+    expected = before.clone()
+    expected[:, :slots] += torch.einsum("w,hqws->hs", weights, probabilities[:, :, -len(weights) :])
+    for add in (add_given, by_torch):
+        summed = before.clone()
+        add(summed, probabilities, weights)
+        torch.testing.assert_close(summed, expected)

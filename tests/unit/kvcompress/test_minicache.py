@@ -109,7 +109,7 @@ def test_the_upper_layer_of_a_pair_reads_the_lower_ones_directions() -> None:
         np.testing.assert_allclose(
             ratios[shared], ratios[shared][:, :1].repeat(ratios.shape[1], 1), rtol=1e-4
         )
-    assert store.counts(UPPER, row).tolist() == [100] * HEADS
+    assert store.counts(UPPER, row) == [100] * HEADS
     # 14 slots of a head stay: one page instead of seven. What is shared is a pointer, a sum, and two ratios.
     assert pages - store.held_pages(row) == HEADS * 6
     freed = HEADS * 6 * (store.page_bytes + 4)

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.kvcompress.selection import FLOOR, select
+from backends.kvcompress.selection import FLOOR, chosen, select
 
 
 @given(
@@ -13,12 +13,12 @@ from backends.kvcompress.selection import FLOOR, select
     sinks=st.integers(0, 6),
     recent=st.integers(1, 12),
     across=st.booleans(),
-    strange=st.sampled_from([0.0, float("nan"), float("inf"), float("-inf")]),
+    strange=st.sampled_from([None, 0.0, float("nan"), float("inf"), float("-inf")]),
     seed=st.integers(0, 1000),
 )
 @settings(max_examples=150, deadline=None)
 def test_the_best_stay_after_the_protected(
-    counts: list[int], target: int, sinks: int, recent: int, across: bool, strange: float, seed: int
+    counts: list[int], target: int, sinks: int, recent: int, across: bool, strange: float | None, seed: int
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
     seen, heads = 36, len(counts)
@@ -26,9 +26,15 @@ def test_the_best_stay_after_the_protected(
     for head, count in enumerate(counts):
         positions[head, :count] = torch.randperm(seen, generator=generator)[:count]
     scores = torch.rand(positions.shape, generator=generator)
-    scores[torch.rand(positions.shape, generator=generator) < 0.1] = strange
+    if strange is not None:
+        scores[torch.rand(positions.shape, generator=generator) < 0.1] = strange
     kept = select(scores, positions, [target] * heads, sinks, recent, seen, across)
     assert not kept[positions < 0].any()
+    if strange is None and len(scores.unique()) == scores.numel():  # no ties, for which any choice is right
+        limits = [max(int(FLOOR * target), min(sinks + recent, target))] * heads
+        first = min(sinks, target)
+        last = seen - min(recent, target - first)
+        assert torch.equal(kept, chosen(scores, positions, [target] * heads, limits, first, last, across))
     held, stays = positions >= 0, kept.sum(1)
     if across:
         assert stays.sum() == min(target * heads, sum(counts))

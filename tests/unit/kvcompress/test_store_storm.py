@@ -95,6 +95,38 @@ class Storm(RuleBasedStateMachine):
         kept.seen += count
 
     @precondition(lambda self: self.rows)
+    @rule(
+        data=st.data(),
+        layer=st.integers(0, LAYERS - 1),
+        count=st.integers(1, 60),
+        share=st.sampled_from([None, 0.1, 0.9]),
+        columns=st.integers(0, 3),
+    )
+    def add_chunk(
+        self, data: st.DataObject, layer: int, count: int, share: float | None, columns: int
+    ) -> None:
+        """share: of the tokens that each head keeps. columns: that come before those of the chunk."""
+        row = data.draw(st.sampled_from(sorted(self.rows)))
+        random = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+        kept, shape = self.rows[row][layer], (HEADS, columns + count)
+        more = tokens(count, first=kept.seen, seed=row)
+        given = random.random(shape, np.float32)
+        stays = random.random(shape) < (1.0 if share is None else share)
+        chosen = None if share is None else torch.from_numpy(stays)
+        try:
+            self.store.add_chunk(
+                layer, row, more.positions, more.keys, more.values, torch.from_numpy(given), chosen
+            )
+        except PoolFull:
+            return  # and the invariants say that nothing has changed
+        for head in range(HEADS):
+            for number in np.flatnonzero(stays[head, columns:]):
+                at = kept.seen + int(number)
+                kept.heads[head][at] = (more.keys[number, head].numpy(), more.values[number, head].numpy())
+                kept.attention[head][at] = float(given[head, columns + number])
+        kept.seen += count
+
+    @precondition(lambda self: self.rows)
     @rule(data=st.data(), layer=st.integers(0, LAYERS - 1), share=st.sampled_from([0.0, 0.2, 0.9]))
     def keep(self, data: st.DataObject, layer: int, share: float) -> None:
         row = data.draw(st.sampled_from(sorted(self.rows)))
