@@ -18,13 +18,15 @@ HELP = """Compares recorded runs: a baseline's with a candidate's. Measures noth
   baseline=, candidate=    runs by id, folder, *pattern* over ids, or sweep; several as [A,B]
   gating=[PATH,...]        figures that decide, at most 4 (default: output_tokens_per_s, ttft_ms.p50,
                            tpot_ms.p50, memory.kv_per_request_bytes); the others inform
-  least_effect=SHARE       the smallest relative change that matters, of every figure;
+  least_effect=SHARE       the smallest relative change that matters, of every figure (0.03 is 3 %;
+                           of right answers 3 points)
   least_effect.PATH=SHARE  of one
   format=table|markdown|json   what is printed (default: table)
   out=FOLDER               also writes compare.json, compare.md and compare.html
   results_dir=FOLDER       where runs lie (default: results)
 
-A verdict takes 5 runs a side, best measured in turns: repeats=5.
+A verdict takes 5 runs a side, best measured in turns: repeats=5. One on quality takes the items that both
+sides were asked, however many runs there are.
 
 Exit codes: 0 compared (whatever was found), 1 a run is missing or damaged, 2 wrong usage
 """

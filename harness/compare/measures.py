@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from harness.compare.groups import METRICS
 from harness.core.errors import UsageError
 from harness.metrics.latency import latencies
+from harness.metrics.quality_figures import QUALITY_FIGURES
 from harness.metrics.window import Window
 from harness.records.paths import pick
 from harness.records.reader import Run
@@ -71,9 +72,19 @@ MEASURES = (
     _measure("memory.peak_gpu_bytes", "Peak GPU memory", "bytes", _SIZE),
     _measure("energy.joules_per_output_token", "Energy per token", "J", ("less", "more")),
     _measure("cost.per_million_output_tokens", "Cost per million tokens", "", ("cheaper", "dearer")),
-    # Perplexity and recall are the same in every run of one setting: what is left is the setting's own effect.
-    _measure("quality.perplexity", "Perplexity", "", _QUALITY, least=0.005),
-    _measure("quality.recall", "Recall", "share", _QUALITY, higher=True, least=0.02),
+    # Judged over the items that both sides were asked, not over runs, which all answer them alike. What matters is
+    # relative of perplexity, and in points of right answers.
+    *(
+        _measure(
+            figure.path,
+            figure.label[0].upper() + figure.label[1:],
+            "" if figure.chance is None else "share",
+            _QUALITY,
+            higher=figure.higher_is_better,
+            least=0.005 if figure.chance is None else 0.02,
+        )
+        for figure in QUALITY_FIGURES
+    ),
 )
 
 

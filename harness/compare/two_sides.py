@@ -6,11 +6,14 @@ from statistics import median
 
 from harness.compare.cells import Cell
 from harness.compare.measures import Measure
+from harness.compare.quality_verdict import Paired, not_paired, quality_verdict
 from harness.compare.statistics import FEWEST_RUNS, Verdict, verdict
+from harness.metrics.quality_figures import QUALITY_FIGURES
 from harness.records.reader import Run
 from harness.records.spoilt import spoiling
 from harness.report.values import flatten
 
+_QUALITY = {figure.path: figure for figure in QUALITY_FIGURES}
 _FALSE_ALARMS = 0.05  # of one cell, shared by the figures that decide (Bonferroni)
 # What tells a run apart without explaining anything, and what is compared elsewhere.
 _NO_CONTEXT = ("plan_sha256", "workload", "seed", "sources", "notes", "caveats")
@@ -21,7 +24,8 @@ _NO_OPTION = ("results_dir", "repeats", "seed", "backend.seed", "backend.port", 
 class Judged:
     """A figure of both sides: medians over the runs, and the verdict of the candidate.
 
-    spoilt: in how many runs a failed check spoils it.
+    spoilt: in how many runs a failed check spoils it. paired: of quality, the difference by item; both figures are
+    then over those items.
     """
 
     measure: Measure
@@ -29,6 +33,7 @@ class Judged:
     candidate: float
     verdict: Verdict
     spoilt: int
+    paired: Paired | None = None
 
     @property
     def word(self) -> str:
@@ -83,9 +88,14 @@ def judge(cell: Cell, measures: Sequence[Measure]) -> CellComparison:
     judged = []
     for measure in measures:
         theirs, ours = _samples(cell.baseline, measure), _samples(cell.candidate, measure)
-        if not theirs or not ours or not median(map(median, theirs)):
+        if not theirs or not ours:
             continue
         alpha = _FALSE_ALARMS / gating if measure.gating else _FALSE_ALARMS
+        if measure.path in _QUALITY:
+            judged.append(_judge_quality(cell, measure, theirs, ours, alpha))
+            continue
+        if not median(map(median, theirs)):
+            continue
         found = verdict(theirs, ours, measure.higher_is_better, measure.least_effect, alpha)
         spoilt = [
             sum(bool(spoiling(run, [measure.path])) for run in side)
@@ -101,6 +111,21 @@ def judge(cell: Cell, measures: Sequence[Measure]) -> CellComparison:
     return CellComparison(
         cell, tuple(judged), differences(cell), (_spoilt(cell.baseline), _spoilt(cell.candidate))
     )
+
+
+def _judge_quality(
+    cell: Cell,
+    measure: Measure,
+    theirs: Sequence[Sequence[float]],
+    ours: Sequence[Sequence[float]],
+    alpha: float,
+) -> Judged:
+    """By the items that both sides were asked; what spoils a time spoils no answer."""
+    figure = _QUALITY[measure.path]
+    found = quality_verdict(cell.baseline, cell.candidate, figure, measure.least_effect, alpha)
+    if found is None:
+        found = not_paired(*(median(map(median, side)) for side in (theirs, ours)))
+    return Judged(measure, found.baseline, found.candidate, found.verdict, 0, found.paired)
 
 
 def differences(cell: Cell) -> tuple[Difference, ...]:

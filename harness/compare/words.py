@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from harness.compare.cells import LeftOut
+from harness.compare.quality_verdict import Paired
 from harness.compare.two_sides import CellComparison, Judged
 from harness.report.values import MISSING, listed, memory, number, percent, two_decimals
 
@@ -40,7 +41,25 @@ def notes(found: CellComparison) -> list[str]:
     """What stands below a cell's table."""
     spoilt = "✗: a failed check spoils this figure in some of the runs; the report of those runs says which."
     marks = [spoilt] if any(one.spoilt for one in found.judged) else []
-    return [*marks, *reasons(found), *([found.advice] if found.advice else [])]
+    return [*marks, *reasons(found), *quality_words(found), *([found.advice] if found.advice else [])]
+
+
+def quality_words(found: CellComparison) -> list[str]:
+    """What the verdicts on quality rest on, and the smallest difference that could have been told from none."""
+    over = [
+        f"{one.measure.title} over {one.paired.items} items ({_least(one.paired)} could be told from none)"
+        for one in found.judged
+        if one.paired
+    ]
+    blind = [
+        f"{one.measure.title} ({one.verdict.why})"
+        for one in found.judged
+        if one.measure.path.startswith("quality.")
+        and one.verdict.word == "inconclusive"
+        and not one.measure.gating
+    ]
+    pairs = f"Quality is compared by the items that both sides were asked: {'; '.join(over)}."
+    return [*([pairs] if over else []), *([f"Not decided: {', '.join(blind)}."] if blind else [])]
 
 
 def not_compared(left: Sequence[LeftOut]) -> list[str]:
@@ -61,13 +80,19 @@ def row(one: Judged) -> tuple[str, ...]:
 
 
 def change(one: Judged) -> str:
-    """The candidate's median against the baseline's: +12.3 %."""
+    """The candidate's figure against the baseline's: +12.3 %, of right answers +4.0 pts."""
+    if one.paired and one.paired.points:
+        return f"{_signed(one.paired.difference)} pts"
     return _percent(one.verdict.ratio.value)
 
 
 def interval(one: Judged) -> str:
     """Bounds of the change, where there are runs enough for bounds that hold."""
     ratio = one.verdict.ratio
+    if one.paired and one.paired.points:
+        return f"{_signed(one.paired.low)} … {_signed(one.paired.high)} pts"
+    if one.paired and ratio.low is not None and ratio.high is not None:
+        return f"{_percent(ratio.low).removesuffix(' %')} … {_percent(ratio.high)}"
     if one.verdict.p is None or ratio.low is None or ratio.high is None:
         return MISSING
     return f"{_percent(ratio.low).removesuffix(' %')} … {_percent(ratio.high)}"
@@ -81,8 +106,20 @@ def reasons(found: CellComparison) -> list[str]:
             continue
         least = one.verdict.detectable
         could = f", a change of {100 * least:.0f} % could have been shown" if one.verdict.p and least else ""
+        could = f", a change of {_least(one.paired)} could have been shown" if one.paired else could
         by_reason.setdefault(f"{one.verdict.why}{could}", []).append(one.measure.title)
     return [f"Not decided: {', '.join(titles)} ({reason})." for reason, titles in by_reason.items()]
+
+
+def _signed(share: float) -> str:
+    return f"{100 * share:+.1f}"
+
+
+def _least(paired: Paired) -> str:
+    """The smallest difference that could be told from none, in the unit of the figure."""
+    if paired.detectable == float("inf"):
+        return "no difference"
+    return f"{100 * paired.detectable:.1f} {'points' if paired.points else '%'}"
 
 
 def _percent(ratio: float) -> str:

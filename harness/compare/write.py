@@ -40,6 +40,7 @@ def as_record(found: Sequence[CellComparison], left: Sequence[LeftOut] = ()) -> 
                         "interval": [judged.verdict.ratio.low, judged.verdict.ratio.high],
                         "p": judged.verdict.p,
                         "detectable": judged.verdict.detectable,
+                        "paired_items": asdict(judged.paired) if judged.paired else None,
                         "runs_spoilt": judged.spoilt,
                         "verdict": judged.word,
                         "why": judged.verdict.why,

@@ -8,14 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.compare.quality import (
-    baseline_of,
-    difference_of_shares,
-    loss,
-    ratio_of_perplexities,
-    verdict_on,
-    weights_baseline_of,
-)
+from harness.compare.paired_items import difference_of_shares, ratio_of_perplexities
+from harness.compare.quality import baseline_of, loss, verdict_on, weights_baseline_of
 from harness.metrics.quality_figures import QUALITY_FIGURES
 from harness.records.reader import Run
 
