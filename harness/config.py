@@ -199,7 +199,7 @@ def typed(composed: DictConfig) -> Config:
     if drift is not None and not 1 < drift < math.inf:
         raise UsageError(
             f"hardware.drift_limit={drift:g}: the slower look may take so many times as long as the faster one, "
-            "such as 1.1; null leaves both out."
+            "such as 1.2; null leaves both out."
         )
     for key, limit in vars(config.slo).items():
         if isinstance(limit, float) and limit <= 0:

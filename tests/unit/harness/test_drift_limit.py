@@ -17,9 +17,9 @@ def composed(*overrides: str) -> Config:
 
 def test_a_limit_is_above_one() -> None:
     assert composed("hardware.drift_limit=null").hardware.drift_limit is None
-    assert composed("hardware.drift_limit=1.2").hardware.drift_limit == 1.2
+    assert composed("hardware.drift_limit=1.5").hardware.drift_limit == 1.5
     for limit in ("1", "0.1", "-2", "inf", "nan"):
-        with pytest.raises(UsageError, match=r"hardware\.drift_limit=.*such as 1\.1"):
+        with pytest.raises(UsageError, match=r"hardware\.drift_limit=.*such as 1\.2"):
             composed(f"hardware.drift_limit={limit}")
 
 
