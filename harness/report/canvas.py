@@ -25,8 +25,14 @@ INK, PAPER = "#010203", "#fefefe"  # what is written with, and on
 WIDTH, HEIGHT = 5.0, 2.9  # inches; small, so that words stay legible on a phone
 _RASTER_DPI = 160
 _FILE_DPI = 200  # twice the 100 that a figure is laid out for
-_TITLE, _LEGEND, _LINE = 11, 8.5, 0.185  # sizes in points, height of a line in inches
-_TITLE_WIDTH, _LEGEND_WIDTH = 50, 72  # characters of a line
+_TITLE, _LEGEND = 11, 8.5  # points
+_TITLE_LINE, _LEGEND_ENTRY, _LEGEND_LINE, _GAP = (
+    0.2,
+    0.195,
+    0.145,
+    0.1,
+)  # inches; an entry of a legend, each further line
+_TITLE_WIDTH, _LEGEND_WIDTH = 50, 68  # characters of a line
 _TWO_COLUMNS = 30  # characters of the longest entry of a legend
 
 _STYLE = {
@@ -85,6 +91,7 @@ def drawing(panels: int = 1, height: float = HEIGHT) -> "tuple[Figure, list[Axes
 
 def to_svg(figure: "Figure", prefix: str) -> str:
     """The figure as an `<svg>` element without width and height; `prefix` makes its identifiers unique."""
+    _lay_out(figure)
     return _for_page(_as_svg(figure, prefix).decode(), prefix)
 
 
@@ -93,28 +100,52 @@ def to_files(figure: "Figure", name: str, title: str, legend: Mapping[int, str])
 
     legend: words by number of series. Adds both to the figure.
     """
+    _lay_out(figure)
+    lines = textwrap.wrap(_printable(title), _TITLE_WIDTH)
+    entries = {place: textwrap.fill(_printable(words), _LEGEND_WIDTH) for place, words in legend.items()}
+    narrow = len(entries) > 1 and max(map(len, entries.values())) <= _TWO_COLUMNS
+    rows = [words.count("\n") for words in entries.values()][:: 2 if narrow else 1]
+    below = sum(_LEGEND_ENTRY + further * _LEGEND_LINE for further in rows) + (_GAP if rows else 0)
+    _grow(figure, len(lines) * _TITLE_LINE + _GAP if lines else 0, below)
+    height = figure.get_figheight()
+    figure.text(
+        0.02, 1 - _GAP / height, "\n".join(lines), fontsize=_TITLE, fontweight="bold", va="top", color=INK
+    )
+    if entries:
+        _add_legend(figure, entries, 2 if narrow else 1)
+    figure.set_facecolor("white")
+    return _as_svg(figure, name), _as_png(figure)
+
+
+def _lay_out(figure: "Figure") -> None:
+    """Once and for all: a layout takes as long as a drawing."""
+    with _saving(figure, {}):
+        if (engine := figure.get_layout_engine()) is not None:
+            engine.execute(figure)
+        figure.set_layout_engine("none")
+
+
+def _grow(figure: "Figure", above: float, below: float) -> None:
+    """Room above and below in inches; what is drawn keeps its size, so nothing has to be laid out again."""
+    before = figure.get_figheight()
+    after = before + above + below
+    places = [axes.get_position() for axes in figure.axes]
+    figure.set_figheight(after)
+    for axes, place in zip(figure.axes, places, strict=True):
+        bottom, height = (place.y0 * before + below) / after, place.height * before / after
+        axes.set_position((place.x0, bottom, place.width, height))
+
+
+def _add_legend(figure: "Figure", entries: Mapping[int, str], columns: int) -> None:
     from matplotlib.lines import Line2D
 
-    lines = textwrap.wrap(_printable(title), _TITLE_WIDTH)
-    figure.suptitle("\n".join(lines), x=0.02, ha="left", fontsize=_TITLE, fontweight="bold", color=INK)
-    added = len(lines) * _LINE * 1.25
-    if legend:
-        words = [textwrap.fill(_printable(text), _LEGEND_WIDTH) for text in legend.values()]
-        columns = 2 if len(words) > 1 and max(map(len, words)) <= _TWO_COLUMNS else 1
-        handles = [
-            Line2D([], [], label=text, linewidth=1.7, **series_style(place))
-            for place, text in zip(legend, words, strict=True)
-        ]
-        figure.legend(
-            handles=handles, loc="outside lower left", ncols=columns, frameon=False, fontsize=_LEGEND,
-            labelcolor=INK,
-        )  # fmt: skip
-        added += -(-sum(text.count("\n") + 1 for text in words) // columns) * _LINE
-    figure.set_figheight(figure.get_figheight() + added)
-    figure.set_facecolor("white")
-    svg = _as_svg(figure, name)
-    figure.set_layout_engine("none")  # all is in its place now
-    return svg, _as_png(figure)
+    handles = [
+        Line2D([], [], label=words, linewidth=1.7, **series_style(place)) for place, words in entries.items()
+    ]
+    figure.legend(
+        handles=handles, loc="lower left", bbox_to_anchor=(0, 0), ncols=columns, frameon=False, fontsize=_LEGEND,
+        labelcolor=INK, borderaxespad=0.2,
+    )  # fmt: skip
 
 
 # Straight from the canvas: `Figure.savefig` would go through the whole drawing once more before each.

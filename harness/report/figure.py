@@ -41,7 +41,7 @@ class Figure:
     def files(self, page_series: list[str]) -> tuple[bytes, bytes]:
         """An SVG and a PNG that stand alone, with title and legend. page_series: words of the page's series.
 
-        To be called last, and after `svg`: the drawing keeps what is added.
+        To be called last: the drawing keeps what is added.
         """
         legend = self.legend or {place: page_series[place] for place in self.series}
         return to_files(self.drawn, self.name, self.title, legend)
