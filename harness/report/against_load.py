@@ -8,7 +8,7 @@ import pandas as pd
 
 from harness.metrics.slo import PERCENTILE_LIMITS, SloOptions, limits_of, percentile_limits_of
 from harness.records.searches import RecordedSearch
-from harness.report.canvas import INK, drawing, series_style
+from harness.report.canvas import INK, drawing, run_style
 from harness.report.figure import Figure, file_name
 from harness.report.latency_throughput import draw_marks
 from harness.report.load_lines import AT_ONCE, RATE, Line, Point, Question
@@ -61,7 +61,7 @@ def _figure(
         for place, rows in table.groupby("line", sort=True):
             _draw(axis, panel, rows.dropna(subset=[panel.path]), int(place))
         for place, answer in answers.items():
-            axis.axvline(answer, color=series_style(place)["color"], linestyle=(0, (1, 2)), linewidth=1.1)
+            axis.axvline(answer, **run_style(place) | {"linestyle": (0, (1, 2)), "linewidth": 1.1})
         _finish(axis, panel, table)
     axes[-1].set_xlabel(unit)
     _loads(axes[-1], table["load"])
@@ -73,6 +73,7 @@ def _figure(
         drawn=figure,
         data=table.drop(columns="line"),
         legend={place: line.label for place, line in enumerate(lines)},
+        runs={place: line.ids for place, line in enumerate(lines)},
     )
 
 
@@ -132,10 +133,10 @@ def _row(place: int, line: Line, point: Point, paths: Sequence[str]) -> dict[str
 
 
 def _draw(axis: "Axes", panel: _Panel, rows: pd.DataFrame, place: int) -> None:
-    style = series_style(place)
+    style = run_style(place)
     axis.plot(rows["load"], rows[panel.path].astype(float), **style | {"linewidth": 1.3}, zorder=2)
     if panel.beside:
-        dotted = {"color": style["color"], "linestyle": (0, (1, 1.5)), "linewidth": 1.1}
+        dotted = style | {"linestyle": (0, (1, 1.5)), "linewidth": 1.1}
         axis.plot(rows["load"], rows[panel.beside].astype(float), **dotted)
     draw_marks(axis, rows, "load", panel.path, place, rows["missed_slo"].eq(True) | rows["doubtful"])
 
@@ -178,7 +179,7 @@ def _loads(axis: "Axes", loads: "pd.Series[float]") -> None:
 
 def _answer(line: Line, searches: Sequence[RecordedSearch]) -> float | None:
     """What a search found whose probes are points of this line."""
-    ids = {run.id for point in line.points for run in point.runs}
+    ids = set(line.ids)
     for search in searches:
         if (
             search.answer

@@ -114,7 +114,8 @@ def to_files(figure: "Figure", name: str, title: str, legend: Mapping[int, str])
     if entries:
         _add_legend(figure, entries, 2 if narrow else 1)
     figure.set_facecolor("white")
-    return _as_svg(figure, name), _as_png(figure)
+    svg = re.sub(rb'<g id="series-\d+"', b"<g", _as_svg(figure, name))  # no identifier twice
+    return svg, _as_png(figure)
 
 
 def _lay_out(figure: "Figure") -> None:

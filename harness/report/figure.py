@@ -22,7 +22,8 @@ _LONGEST_NAME = 60
 class Figure:
     """A drawn figure. name: of its files and anchor. reading: how to read it.
 
-    series: which of the page's series are drawn. legend: words by number of series, where they are none of these.
+    series: which of the page's series are drawn. legend: words by number of series, where they are none of these, and
+    runs: the ids of those that each of them stands for, so that it can be hidden with them.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Figure:
     data: "pd.DataFrame"
     series: list[int] = field(default_factory=list)
     legend: dict[int, str] = field(default_factory=dict)
+    runs: dict[int, list[str]] = field(default_factory=dict)
 
     @cached_property
     def svg(self) -> str:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from harness.report.canvas import INK, PAPER, drawing, series_style
+from harness.report.canvas import INK, PAPER, drawing, run_style
 from harness.report.figure import Figure, file_name
 from harness.report.frontier import frontier
 from harness.report.load_lines import Line, Question
@@ -40,7 +40,7 @@ def _figure(question: Question) -> Figure | None:
         for row in table.itertuples():
             axes.annotate(
                 f"{row.load:g}", (row.tokens_per_s_per_user, row.output_tokens_per_s), xytext=(5, 4),
-                textcoords="offset points", fontsize=7.5, color=INK,
+                textcoords="offset points", fontsize=7.5, color=INK, gid=run_style(int(row.line))["gid"],
             )  # fmt: skip
     axes.set(xlabel="tokens/s of a user (1000 / TPOT p50 in ms)", ylabel="output tokens/s of all users")
     axes.set_xlim(0, float(table["tokens_per_s_per_user"].max()) * 1.1)
@@ -52,6 +52,7 @@ def _figure(question: Question) -> Figure | None:
         drawn=figure,
         data=table.drop(columns="line"),
         legend={int(place): str(rows["setting"].iloc[0]) for place, rows in drawn},
+        runs={int(place): question.lines[int(place)].ids for place, _ in drawn},
     )
 
 
@@ -94,23 +95,23 @@ def draw_marks(
     axes: "Axes", rows: pd.DataFrame, x: str, y: str, series: int, hollow: "pd.Series[bool]"
 ) -> None:
     """A circle a row, hollow where told, crossed where requests failed (column `errors`)."""
-    colour = series_style(series)["color"]
-    circle = {"markersize": 5.5, "color": colour, "markeredgewidth": 1.3, "zorder": 3}
-    cross = {"markersize": 8, "color": INK, "markeredgewidth": 1.1, "zorder": 4}
-    for chosen, shape, style in (
+    style = run_style(series) | {"linestyle": "none"}
+    circle = style | {"markersize": 5.5, "markeredgewidth": 1.3, "zorder": 3}
+    cross = style | {"markersize": 8, "color": INK, "markeredgewidth": 1.1, "zorder": 4}
+    for chosen, shape, look in (
         (~hollow, "o", circle),
         (hollow, "o", circle | {"markerfacecolor": PAPER}),
         (rows["errors"] > 0, "x", cross),
     ):
         if chosen.any():  # a line of nothing would still take room, in a corner
-            axes.plot(rows.loc[chosen, x], rows.loc[chosen, y], shape, clip_on=False, **style)
+            axes.plot(rows.loc[chosen, x], rows.loc[chosen, y], marker=shape, clip_on=False, **look)
 
 
 def _draw_line(axes: "Axes", rows: pd.DataFrame, place: int) -> None:
     ordered = rows.sort_values("load", kind="stable")
     axes.plot(
         ordered["tokens_per_s_per_user"], ordered["output_tokens_per_s"],
-        **series_style(place) | {"linewidth": 1.3}, zorder=2,
+        **run_style(place) | {"linewidth": 1.3}, zorder=2,
     )  # fmt: skip
     hollow = ordered["missed_slo"].eq(True) | ordered["doubtful"]
     draw_marks(axes, ordered, "tokens_per_s_per_user", "output_tokens_per_s", place, hollow)

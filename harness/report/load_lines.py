@@ -55,6 +55,11 @@ class Line:
     unit: str
     points: tuple[Point, ...]
 
+    @property
+    def ids(self) -> list[str]:
+        """Of its runs."""
+        return [run.id for point in self.points for run in point.runs]
+
 
 @dataclass(frozen=True)
 class Question:

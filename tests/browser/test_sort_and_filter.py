@@ -17,6 +17,7 @@ pytestmark = pytest.mark.browser
 PERPLEXITY = {"r1": 9.5, "r2": 110.25, "r3": None, "r4": 20.0, "r5": 20.0}
 ENGINES = {"r1": "openvino", "r2": "vllm", "r3": "vllm", "r4": "openvino", "r5": "vllm"}
 WORKLOADS = {"r1": "chat", "r2": "chat", "r3": "rag", "r4": "rag", "r5": "rag"}
+CONFIG = {"workload": {"name": "chat"}, "model": {"name": "model"}}
 AS_WRITTEN = ["1", "2", "3", "4", "5", "6"]
 
 SHOWN = (
@@ -189,6 +190,27 @@ def test_the_lines_of_a_figure_go_with_their_runs(page: Any):
     assert page.find_element("css selector", "#filters .of-all").is_displayed()
     box(page, "failed").click()
     assert not page.find_element("id", "ttft").is_displayed()
+
+
+def test_a_line_over_the_load_goes_with_the_runs_that_it_joins(driver: Any, tmp_path: Path):
+    for engine in ("openvino", "vllm"):
+        for concurrency in (1, 2, 4):
+            load = {"name": "closed", "concurrency": concurrency}
+            write_run(
+                tmp_path,
+                f"r-{engine}-{concurrency}",
+                backend=engine,
+                config={**CONFIG, "backend": {"name": engine}, "load": load},
+            )
+    set_viewport(driver, 1280)
+    driver.get(write_report(find_runs(["r*"], tmp_path), tmp_path / "report").as_uri())
+    drawn = (
+        "const lines = [...document.querySelectorAll('#against-load-chat-concurrency [data-series]')];"
+        "return [...new Set(lines.filter(e => getComputedStyle(e).display !== 'none').map(e => e.dataset.series))]"
+    )
+    assert sorted(driver.execute_script(drawn)) == ["0", "1"]
+    box(driver, "vllm").click()
+    assert driver.execute_script(drawn) == ["1"]
 
 
 def test_sorted_rows_stay_hidden_and_hidden_ones_are_sorted(page: Any):

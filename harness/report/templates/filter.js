@@ -1,5 +1,6 @@
 // The boxes above the tables narrow the page to some of its runs. An element that says which runs it is about is
-// shown while one of them is; so is a line of a figure. Within one facet any ticked value will do.
+// shown while one of them is; so is a line of a figure with its name in the legend. Within one facet any ticked value
+// will do.
 {
   const bar = document.getElementById("filters");
   if (bar) {
@@ -11,7 +12,6 @@
     const ofAll = [...document.querySelectorAll(".of-all")];
     const runs = [...document.querySelectorAll("tr[data-facets]")].map(({ dataset }) => ({
       number: dataset.runs,
-      series: dataset.seriesOfRun,
       values: dataset.facets.split(" "),
     }));
 
@@ -27,15 +27,17 @@
       const chosen = ticked();
       const shown = runs.filter((run) => chosen.every(([facet, values]) => values.has(run.values[facet])));
       const numbers = new Set(shown.map((run) => run.number));
-      const series = new Set(shown.map((run) => run.series));
       const narrowed = shown.length < runs.length;
       for (const element of elements) {
         element.hidden = !element.dataset.runs.split(" ").some((number) => numbers.has(number));
       }
       for (const figure of figures) {
-        const lines = [...figure.querySelectorAll("[data-series]")]; // and their names in the legend
-        for (const line of lines) line.toggleAttribute("hidden", !series.has(line.dataset.series));
-        figure.hidden = lines.every((line) => line.hasAttribute("hidden"));
+        const named = [...figure.querySelectorAll("li[data-series]")].filter((name) => !name.hidden);
+        const series = new Set(named.map((name) => name.dataset.series));
+        for (const line of figure.querySelectorAll("svg [data-series]")) {
+          line.toggleAttribute("hidden", !series.has(line.dataset.series));
+        }
+        figure.hidden = series.size === 0;
       }
       for (const remark of ofAll) remark.hidden = !narrowed;
       reset.hidden = chosen.length === 0;

@@ -58,6 +58,9 @@ def test_one_point_a_load_joined_by_engine_with_the_frontier_of_all(measured: Ru
     ]
     (figure,) = latency_throughput(questions(runs))
     assert figure.legend == {0: "openvino", 1: "vllm"}
+    assert figure.runs == {0: ["a1", "a2", "a4"], 1: ["b1", "b2"]}
+    # the line, its circles and the load beside each point
+    assert [figure.svg.count(f'<g data-series="{line}"') for line in (0, 1)] == [1 + 1 + 3, 1 + 1 + 2]
     table = figure.data.set_index("runs")
     assert table["load"].to_dict() == {"a1": 1, "a2": 2, "a4": 4, "b1": 1, "b2": 2}
     assert table["tokens_per_s_per_user"].to_dict() == {"a1": 100, "a2": 80, "a4": 50, "b1": 125, "b2": 62.5}
