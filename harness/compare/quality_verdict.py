@@ -85,7 +85,7 @@ def _word(found: Paired, apart: bool, higher_is_better: bool, least_effect: floa
         return "same", f"the whole interval is within what matters, {said}"
     if apart and abs(found.difference) >= least_effect:
         return "better" if (found.difference > 0) is higher_is_better else "worse", said
-    return "inconclusive", "the difference is smaller than matters" if apart else f"chance could do it {said}"
+    return "inconclusive", f"the difference {'is smaller than matters' if apart else 'could be chance'}"
 
 
 def _blind(

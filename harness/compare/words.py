@@ -47,7 +47,7 @@ def notes(found: CellComparison) -> list[str]:
 def quality_words(found: CellComparison) -> list[str]:
     """What the verdicts on quality rest on, and the smallest difference that could have been told from none."""
     over = [
-        f"{one.measure.title} over {one.paired.items} items ({_least(one.paired)} could be told from none)"
+        f"{one.measure.title} over {_items(one.paired)} (a difference of {_least(one.paired)} could have been told)"
         for one in found.judged
         if one.paired
     ]
@@ -90,7 +90,7 @@ def interval(one: Judged) -> str:
     """Bounds of the change, where there are runs enough for bounds that hold."""
     ratio = one.verdict.ratio
     if one.paired and one.paired.points:
-        return f"{_signed(one.paired.low)} … {_signed(one.paired.high)} pts"
+        return f"{_signed(one.paired.low)} … {_signed(one.paired.high)}"  # the change beside it has the unit
     if one.paired and ratio.low is not None and ratio.high is not None:
         return f"{_percent(ratio.low).removesuffix(' %')} … {_percent(ratio.high)}"
     if one.verdict.p is None or ratio.low is None or ratio.high is None:
@@ -112,13 +112,19 @@ def reasons(found: CellComparison) -> list[str]:
 
 
 def _signed(share: float) -> str:
-    return f"{100 * share:+.1f}"
+    text = f"{100 * share:+.1f}"
+    return "0.0" if float(text) == 0 else text
+
+
+def _items(paired: Paired) -> str:
+    word = "item" if paired.points else "window"
+    return f"{paired.items} {word}{'' if paired.items == 1 else 's'}"
 
 
 def _least(paired: Paired) -> str:
     """The smallest difference that could be told from none, in the unit of the figure."""
     if paired.detectable == float("inf"):
-        return "no difference"
+        return "no size"
     return f"{100 * paired.detectable:.1f} {'points' if paired.points else '%'}"
 
 

@@ -191,10 +191,18 @@ def test_points_items_and_the_least_that_could_be_told_are_said():
     assert one.paired is not None
     assert row(one)[:4] == ("RAG answers", "100 %", "70 %", "-30.0 pts")
     low, high = one.paired.low, one.paired.high
-    assert row(one)[4] == f"{100 * low:+.1f} … {100 * high:+.1f} pts"
+    assert row(one)[4] == f"{100 * low:+.1f} … {100 * high:+.1f}"
     (sentence,) = quality_words(found)
     least = max(high - one.paired.difference, one.paired.difference - low)
-    assert f"RAG answers over 40 items ({100 * least:.1f} points could be told from none)" in sentence
+    assert (
+        f"RAG answers over 40 items (a difference of {100 * least:.1f} points could have been told)"
+        in sentence
+    )
     assert sentence in markdown([found])
+    equal = judge(Cell("rag", "", (run("a", answers(theirs)),), (run("b", answers(theirs)),)), MEASURES)
+    assert row(equal.judged[0])[3] == "0.0 pts"  # a zero has no sign
+    assert any(
+        "RAG answers (the difference could be chance)" in sentence for sentence in quality_words(equal)
+    )
     (figure,) = as_record([found])["cells"][0]["figures"]
     assert figure["paired_items"]["items"] == 40 and figure["verdict"] == "worse"
