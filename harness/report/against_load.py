@@ -156,10 +156,12 @@ def _finish(axis: "Axes", panel: _Panel, table: pd.DataFrame) -> None:
         axis.set_ylim(0, most * _ROOM or 1)
     if panel.limit is not None:
         axis.axhline(panel.limit, color=INK, linestyle=(0, (4, 2)), linewidth=0.9)
-        low = panel.limit < 0.5 * axis.get_ylim()[1]  # the words stand where there is room
+        low = (
+            panel.limit < 0.5 * axis.get_ylim()[1]
+        )  # the words stand where there is room: loads begin with low values
         axis.annotate(
-            panel.limit_words, (1, panel.limit), xycoords=("axes fraction", "data"), xytext=(0, 2 if low else -2),
-            textcoords="offset points", ha="right", va="bottom" if low else "top", fontsize=7.5, color=INK,
+            panel.limit_words, (0.01, panel.limit), xycoords=("axes fraction", "data"), xytext=(0, 2 if low else -2),
+            textcoords="offset points", ha="left", va="bottom" if low else "top", fontsize=7.5, color=INK,
         )  # fmt: skip
 
 

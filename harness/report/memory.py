@@ -111,7 +111,7 @@ def against_requests(runs: Sequence[Coloured], held: pd.DataFrame) -> Figure | N
     return Figure(
         name="kv-requests",
         title="KV cache against concurrency",
-        reading="The same samples."
+        reading="One point a sample in which all requests generated."
         + (" Dashed: as many requests of their mean length, by the model's geometry." if predicted else ""),
         drawn=figure,
         data=held.drop(columns=["series", "ns"]),
