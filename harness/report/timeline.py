@@ -12,6 +12,7 @@ from harness.report.figure import Figure
 MOST_REQUESTS = 2000
 _MOST_VECTOR_LINES = 160  # beyond, an image is smaller than the lines
 WAITING, STREAMING, FAILED = 4, 0, 3  # colours of the palette
+_PLACE = (0.125, 0.2, 0.86, 0.77)  # of the axes in the figure: left, bottom, width, height
 _LEGEND = {WAITING: "waiting for the first token", STREAMING: "streaming", FAILED: "failed"}
 
 
@@ -28,6 +29,8 @@ def timeline(run: Run, name: str, label: str) -> Figure | None:
     from matplotlib.path import Path
 
     figure, (axes,) = drawing(height=2.4)
+    figure.set_layout_engine("none")  # all timelines have one layout: there may be many
+    axes.set_position(_PLACE)
     height = np.arange(len(data))
     width = float(np.clip(120 / len(data), 0.35, 5))
     as_image = len(data) > _MOST_VECTOR_LINES

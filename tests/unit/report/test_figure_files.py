@@ -82,7 +82,10 @@ def test_they_lie_beside_the_page_and_those_of_an_earlier_report_go(tmp_path: Pa
     assert {"ttft", "gaps", "load", "memory", "timeline-r0"} < svgs
     assert any(name.startswith("latency-throughput-a-..-b-i") for name in svgs)
     for path in (folder / "figures").glob("*.svg"):
-        ElementTree.fromstring(path.read_bytes())
+        identifiers = [
+            one.get("id") for one in ElementTree.fromstring(path.read_bytes()).iter() if one.get("id")
+        ]
+        assert len(identifiers) == len(set(identifiers)), path
     write_report(find_runs(["r0"], tmp_path), folder)
     assert not list((folder / "figures").glob("latency-throughput*"))
 
