@@ -12,7 +12,7 @@ from harness.report.figure import Figure
 MOST_REQUESTS = 2000
 _MOST_VECTOR_LINES = 160  # beyond, an image is smaller than the lines
 WAITING, STREAMING, FAILED = 4, 0, 3  # colours of the palette
-_PLACE = (0.125, 0.2, 0.86, 0.77)  # of the axes in the figure: left, bottom, width, height
+_PLACE = (0.145, 0.2, 0.84, 0.77)  # of the axes in the figure: left, bottom, width, height
 _LEGEND = {WAITING: "waiting for the first token", STREAMING: "streaming", FAILED: "failed"}
 
 
