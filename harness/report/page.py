@@ -37,6 +37,7 @@ from harness.report.tradeoff import tradeoff_sections
 from harness.report.values import against_limit, flatten, listed
 
 _SHOWN_ERRORS = 3  # of one kind in one run
+_SHOWN_VALUES = 6  # of one key that differs
 _UNKNOWN = "not known"
 
 
@@ -124,6 +125,7 @@ def page(runs: Sequence[Run]) -> dict[str, Any]:
         "errors": [error for row in rows for error in _errors(row)],
         "checks": _checks(rows),
         "differences": _differences(runs),
+        "fingerprints": _fingerprints(runs),
         "glossary": GLOSSARY,
         "started": _date(min(run.started_at for run in runs)),
     }
@@ -224,6 +226,18 @@ def _differences(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
         (key, list(dict.fromkeys(_text(pick(run.config, key)) for run in runs)))
         for key in differing_options(runs)
     ]
+
+
+def _fingerprints(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
+    """What is not the same in all fingerprints (versions, machine, plan, model), with its first distinct values."""
+    flat = [flatten(run.fingerprint) for run in runs if run.status != "failed"]
+    found = []
+    for key in sorted({key for fingerprint in flat for key in fingerprint}):
+        values = list(dict.fromkeys(_text(fingerprint.get(key)) for fingerprint in flat))
+        if len(values) > 1:
+            more = [f"and {len(values) - _SHOWN_VALUES} more"] if len(values) > _SHOWN_VALUES else []
+            found.append((key, [*values[:_SHOWN_VALUES], *more]))
+    return found
 
 
 def _pairs(record: Mapping[str, Any]) -> list[tuple[str, str]]:

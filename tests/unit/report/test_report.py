@@ -358,3 +358,15 @@ def test_each_run_says_the_command_that_measures_it_again(tmp_path: Path):
     html = report(tmp_path)
     (line,) = re.findall(r"<h3>Measure it again</h3>\n<pre>(python -m harness [^<]*)</pre>", html)
     assert {"backend=kvcompress", "load.concurrency=7", "seed=3"} <= set(line.split())
+
+
+def test_what_differs_between_fingerprints_is_listed_with_its_first_values(tmp_path: Path):
+    for place in range(9):
+        write_run(
+            tmp_path, f"r{place}", fingerprint={"packages": {"torch": f"2.{place}", HOSTILE: place % 2}}
+        )
+    write_failed_run(tmp_path, "r9", "no memory", fingerprint={"kernel": "another"})
+    listed = report(tmp_path).partition("What else was not the same")[2].partition("</details>")[0]
+    assert "<dt>packages.torch</dt><dd>2.0 | 2.1 | 2.2 | 2.3 | 2.4 | 2.5 | and 3 more</dd>" in listed
+    assert "<dd>0 | 1</dd>" in listed and "<script" not in listed
+    assert "another" not in listed and listed.count("<dt>") == 2
