@@ -60,6 +60,8 @@ def predicted_bytes_per_token(run: Run) -> float | None:
 
 def against_length(runs: Sequence[Coloured], held: pd.DataFrame) -> Figure | None:
     """KV used / requests against tokens held / requests, a point a sample, and the geometry's lines."""
+    from matplotlib.ticker import LogLocator
+
     lengths = held["tokens"] / held["requests"]
     if len(held) < _FEWEST_SAMPLES or lengths.max() < _LEAST_SPREAD * lengths.min():
         return None
@@ -73,7 +75,9 @@ def against_length(runs: Sequence[Coloured], held: pd.DataFrame) -> Figure | Non
         _prediction(axes, edges, rate * edges, {"color": INK}, f"{memory(rate)} a token")
     if edges[1] > _WIDE_RANGE * edges[0]:
         axes.set(xscale="log", yscale="log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter("")
         axes.yaxis.set_major_formatter("{x:g}")
     else:
         axes.set(xlim=(0, None), ylim=(0, None))

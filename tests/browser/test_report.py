@@ -1,11 +1,13 @@
 """The report in a real browser: of records that look real, and of hostile ones."""
 
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.records.reader import find_runs
+from harness.records.reader import find_runs, read_run
 from harness.report import write_report
 from tests.support.browser import chromium, set_viewport
 from tests.support.synthetic_runs import Schedule, write_failed_run, write_run
@@ -67,6 +69,20 @@ def test_the_series_have_the_colours_of_the_theme(driver: Any, address: str):
             )
         )
     assert colours == {"rgb(0, 114, 178)", "rgb(58, 159, 224)"}
+
+
+def test_in_the_dark_no_word_of_a_figure_is_black(driver: Any, tmp_path: Path):
+    """Also none of what the peak consists of, whose bars have their names inside the figure."""
+    made = read_run(write_run(tmp_path, "r1"))
+    known = made.summary["memory"] | {"weights_bytes": 3e8, "overhead_bytes": 2e8, "kv_in_peak": "used"}
+    run = replace(made, summary={**made.summary, "memory": known})
+    set_viewport(driver, 1280, scheme="dark")
+    driver.get(write_report([run], tmp_path / "report").as_uri())
+    fills = driver.execute_script(
+        "return [...document.querySelectorAll('#memory-parts svg text')].map(text => getComputedStyle(text).fill)"
+    )
+    assert len(fills) > 4
+    assert "rgb(0, 0, 0)" not in fills
 
 
 def test_hostile_words_are_shown_and_not_run(driver: Any, address: str):
