@@ -8,8 +8,9 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from importlib.resources import files
 from types import FrameType
 from typing import Any
 
@@ -17,7 +18,7 @@ from typing import Any
 os.environ["HYDRA_FULL_ERROR"] = "1"
 
 import hydra
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from harness.config import register_schemas, typed
 from harness.core.errors import UsageError
@@ -54,7 +55,7 @@ def run_command(arguments: list[str]) -> int:
         register_schemas(screen.warn)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        with _patience(screen):
+        with patience(screen.say) if sweeps(arguments) else nullcontext():
             _hydra_main(arguments, session)
         session.run_jobs()
     except KeyboardInterrupt:
@@ -118,16 +119,37 @@ def _hydra_main(arguments: list[str], session: Session) -> None:
         sys.argv = original
 
 
+def sweeps(arguments: list[str]) -> bool:
+    """Whether Hydra is asked to compose several runs: by a flag, or by the experiment that is chosen."""
+    if any(flag in arguments for flag in _SWEEPING):
+        return True
+    chosen = [one.removeprefix("experiment=") for one in arguments if one.startswith("experiment=")]
+    found = files("conf").joinpath("experiment", f"{chosen[-1]}.yaml") if chosen else None
+    if found is None or not found.is_file():  # one of the user's own folder, or a name that Hydra will refuse
+        return False
+    described = OmegaConf.create(found.read_text(encoding="utf-8"))
+    return OmegaConf.select(described, "hydra.mode") == "MULTIRUN"
+
+
 @contextmanager
-def _patience(screen: Screen) -> Iterator[None]:
-    """Say what takes so long where Hydra composes a large sweep: about half a second a run, without a word."""
-    waiting = threading.Timer(_SILENT_S, screen.say, ["Composing the configurations of all runs …"])
-    waiting.daemon = True
+def patience(say: Callable[[str], None]) -> Iterator[None]:
+    """Say what takes so long where Hydra composes a large sweep: about half a second a run, without a word.
+
+    Nothing is said after the end.
+    """
+    done = threading.Event()
+
+    def look() -> None:
+        if not done.wait(_SILENT_S):
+            say("Composing the configurations of all runs …")
+
+    waiting = threading.Thread(target=look, daemon=True)
     waiting.start()
     try:
         yield
     finally:
-        waiting.cancel()
+        done.set()
+        waiting.join()
 
 
 def _interrupt(signum: int, frame: FrameType | None) -> None:

@@ -13,6 +13,8 @@ from functools import cache
 from pathlib import Path
 from statistics import median
 
+import psutil
+
 from harness.metrics.pace import Pace
 
 Work = Callable[[], object]
@@ -23,11 +25,20 @@ _BEYOND_CACHE = (
     2  # what is copied from and to, in turns, is so many times the last-level cache: none of it stays
 )
 _LEAST_BYTES, _MOST_BYTES = 64 << 20, 512 << 20  # the most is what a small container can still spare
+_MOST_OF_MEMORY = 1 / 16
+_FREE_BESIDE = 2  # times the buffer: an engine that runs beside the look keeps room of its own
 
 
 def take_look(cores: Sequence[int]) -> Pace:
-    """Do the work on each of these cores at once, in threads of this process; its other threads keep their cores."""
-    began, share = time.monotonic_ns(), _bytes_beyond_cache() // len(cores)
+    """Do the work on each of these cores at once, in threads of this process; its other threads keep their cores.
+
+    Raises MemoryError where too little memory is free for it. The buffer is never made smaller then: less memory may
+    lie in a cache, and a look at it could not be held against the others.
+    """
+    began, size = time.monotonic_ns(), _bytes_copied()
+    if psutil.virtual_memory().available < _FREE_BESIDE * size:
+        raise MemoryError(f"less than {_FREE_BESIDE * size >> 20} MiB of memory are free")
+    share = size // len(cores)
 
     def on_core(core: int) -> list[tuple[float, ...]]:
         os.sched_setaffinity(0, {core})  # 0: this thread alone
@@ -35,7 +46,7 @@ def take_look(cores: Sequence[int]) -> Pace:
 
     with ThreadPoolExecutor(len(cores)) as threads:
         found = [pair for pairs in threads.map(on_core, cores) for pair in pairs]
-    return Pace(began, median(pair[0] for pair in found), median(pair[1] for pair in found))
+    return Pace(began, median(pair[0] for pair in found), median(pair[1] for pair in found), tuple(cores))
 
 
 def rounds(works: Mapping[str, Work], count: int, clock_ns: Callable[[], int]) -> list[tuple[float, ...]]:
@@ -66,8 +77,10 @@ def _copying(size: int) -> Work:
     return lambda: np.copyto(target, source)
 
 
-def _bytes_beyond_cache() -> int:
-    return min(max(_BEYOND_CACHE * _last_level_cache_bytes(), _LEAST_BYTES), _MOST_BYTES)
+def _bytes_copied() -> int:
+    """By all cores together, the same in every look at this machine."""
+    most = min(_MOST_BYTES, int(_MOST_OF_MEMORY * psutil.virtual_memory().total))
+    return min(max(_BEYOND_CACHE * _last_level_cache_bytes(), _LEAST_BYTES), most)
 
 
 @cache

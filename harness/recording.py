@@ -50,7 +50,7 @@ class Prepared:
 
 @dataclass
 class Findings:
-    """What a run has found out so far; whatever is here when it ends is written."""
+    """What a run has found out so far; whatever is here when it ends is written. notes: for the fingerprint's."""
 
     launch: dict[str, tuple[str, ...]] = field(default_factory=dict)
     warmup: Measurement | None = None
@@ -61,6 +61,7 @@ class Findings:
     engine_alive: bool = True
     pace_before: Pace | None = None
     pace_after: Pace | None = None
+    notes: list[str] = field(default_factory=list)
 
 
 def build_record(
@@ -81,8 +82,10 @@ def build_record(
             "client_lacks": _lacks(prepared, measurement),
             "drift_limit": config.hardware.drift_limit,
         }
+    begun = begun_record(prepared, started_at, sweep)
+    begun["fingerprint"]["notes"] += findings.notes
     return {
-        **begun_record(prepared, started_at, sweep),
+        **begun,
         "reason": str(error) if error else None,
         "launch": {phase: without_secrets(line) for phase, line in findings.launch.items()},
         **figures(findings, config.load, config.slo, config.hardware, known, _held(prepared)),

@@ -1,13 +1,17 @@
 """Going on with a sweep that was stopped: what of it was measured already, by configuration."""
 
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import orjson
 
 from harness.config import Config, shown_config
 from harness.core.errors import UsageError
 from harness.records.reader import list_runs, read_run, runs_of_sweep
+from harness.records.setting_keys import MEASURES_NOTHING
+from harness.report.values import flatten
 
 LATEST = "latest"
 
@@ -27,7 +31,7 @@ class Earlier:
         self._ids: dict[bytes, list[str]] = defaultdict(list)
         for run in runs:
             if run.status == "complete":
-                self._ids[_key(dict(run.config))].append(run.id)
+                self._ids[_key(run.config)].append(run.id)
 
     def take(self, config: Config) -> str | None:
         """The id of a complete run of this configuration that was not taken yet; None where there is none."""
@@ -50,7 +54,7 @@ def _latest(results_dir: Path) -> str | None:
     return None
 
 
-def _key(config: dict[str, object]) -> bytes:
-    """The configuration as comparable bytes. Where results lie, and how many repeats were wanted, matters not."""
-    values = {key: value for key, value in config.items() if key not in ("results_dir", "repeats")}
+def _key(config: Mapping[str, Any]) -> bytes:
+    """What decides the measurement, as comparable bytes; prices too, since figures of the record follow from them."""
+    values = {key: value for key, value in flatten(config).items() if key not in MEASURES_NOTHING}
     return orjson.dumps(values, option=orjson.OPT_SORT_KEYS)

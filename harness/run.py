@@ -111,9 +111,8 @@ def execute(
     with RunWriter(Path(config.results_dir), new_run_id(config.backend.name, config.workload.name)) as writer:
         try:
             writer.begin(begun_record(prepared, started_at, sweep))
-            findings.pace_before = _pace(prepared)
+            findings.pace_before = _pace(prepared, findings, "before")
             (measuring or speed_and_quality)(prepared, findings, writer, screen)
-            findings.pace_after = _pace(prepared)
         except KeyboardInterrupt:
             error, interrupted = HarnessError("interrupted"), True
         except Exception as raised:  # recorded, then told by the session; a sweep goes on
@@ -126,6 +125,8 @@ def execute(
             )
         with held_back() as signals, screen.phase("Writing the record"):
             try:
+                if error is None:  # all is measured: who interrupts the look keeps a complete run
+                    findings.pace_after = _pace(prepared, findings, "after")
                 record = build_record(prepared, findings, started_at, error, sweep)
             except Exception as raised:  # figures can be made again from the tables, which must not be lost
                 error = error or raised
@@ -135,11 +136,25 @@ def execute(
     return Outcome(writer.run_id, status, error, interrupted or bool(signals))
 
 
-def _pace(prepared: Prepared) -> Pace | None:
-    """How fast the engine's cores are now, while it does nothing; None where that is not asked or nobody can know."""
+def _pace(prepared: Prepared, findings: Findings, when: str) -> Pace | None:
+    """How fast the engine's cores are now, while it does nothing; None where that is not asked or nobody can know.
+
+    A look that fails is told in a note of the run and costs nothing else.
+    """
     config = prepared.config
     cores = None if config.hardware.drift_limit is None else engine_cores(config, prepared.cores)
-    return None if cores is None else take_look(cores)
+    if cores is None:
+        return None
+    try:
+        return take_look(cores)
+    except (
+        OSError,
+        RuntimeError,
+        MemoryError,
+    ) as error:  # a core gone offline, no thread, no memory to be had
+        why = str(error) or type(error).__name__
+        findings.notes.append(f"the machine's own speed could not be looked at {when} the run ({why})")
+        return None
 
 
 def speed_and_quality(prepared: Prepared, findings: Findings, writer: RunWriter, screen: Screen) -> None:

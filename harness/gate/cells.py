@@ -12,12 +12,20 @@ from harness.records.reader import Run
 from harness.records.spoilt import spoiling
 from harness.report.labels import group_labels
 
+# What the machine does meanwhile falls on either side of runs in turns with the same chance: it favours nobody, and
+# how much more it makes runs differ is in the noise found among them. Leaving them out would only lose them.
+SHARED_IN_TURNS = ("same_pace",)
+
 
 @dataclass(frozen=True)
 class Side:
-    """The runs of one side of one cell in one look, failed ones included."""
+    """The runs of one side of one cell in one look, failed ones included.
+
+    aside: names of checks that make no run of it unusable.
+    """
 
     runs: tuple[Run, ...] = ()
+    aside: tuple[str, ...] = ()
 
     @property
     def complete(self) -> list[Run]:
@@ -35,7 +43,7 @@ class Side:
 
     def values(self, measure: Measure) -> tuple[float, ...]:
         """The figure of each complete run that has it and that no failed check spoils, by its median."""
-        sound = [run for run in self.complete if not spoiling(run, [measure.path])]
+        sound = [run for run in self.complete if not spoiling(run, [measure.path], self.aside)]
         return tuple(median(found) for run in sound if (found := measure.samples(run)))
 
     def tells(self, measure: Measure) -> bool:
@@ -44,19 +52,22 @@ class Side:
 
     def spoilt(self, measure: Measure) -> bool:
         """Whether failed checks spoil the figure in more than half of the complete runs."""
-        bad = [run for run in self.complete if spoiling(run, [measure.path])]
+        bad = [run for run in self.complete if spoiling(run, [measure.path], self.aside)]
         return 2 * len(bad) > len(self.complete)
 
 
-def by_cell(runs: Sequence[Run]) -> dict[str, Side]:
-    """Runs of one side by what they were asked and the options in which cells differ; by engine where several ran."""
+def by_cell(runs: Sequence[Run], aside: tuple[str, ...] = ()) -> dict[str, Side]:
+    """Runs of one side by what they were asked and the options in which cells differ; by engine where several ran.
+
+    aside: checks that make no run unusable.
+    """
     names = group_labels(runs)
     engines = {str(pick(run.config, "backend.name")) for run in runs}
     shared = f"{engines.pop()} · " if len(engines) == 1 else ""
     found: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
         found[names[run.id].removeprefix(shared) if shared else names[run.id]].append(run)
-    return {name: Side(tuple(members)) for name, members in found.items()}
+    return {name: Side(tuple(members), aside) for name, members in found.items()}
 
 
 def paired_cells(baseline: Sequence[Run], candidate: Sequence[Run]) -> dict[str, tuple[Side, Side]]:
@@ -64,7 +75,7 @@ def paired_cells(baseline: Sequence[Run], candidate: Sequence[Run]) -> dict[str,
 
     Raises UsageError where no cell is on both sides, or where one was asked different requests or another model.
     """
-    theirs, ours = by_cell(baseline), by_cell(candidate)
+    theirs, ours = by_cell(baseline, SHARED_IN_TURNS), by_cell(candidate, SHARED_IN_TURNS)
     if len(theirs) == len(ours) == 1:  # whatever the options are that tell the sides apart
         ((_, one),), ((name, other),) = theirs.items(), ours.items()
         pairs = {name: (one, other)}

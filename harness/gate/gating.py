@@ -13,11 +13,11 @@ from harness.gate.baselines import Baseline, Key, key_of, read_baseline, write_b
 from harness.gate.cells import asked_of, by_cell, paired_cells
 from harness.gate.findings import Finding, Outcome
 from harness.gate.history import append, read_history, unchanged
-from harness.gate.judging import judge_paired, suspects
+from harness.gate.judging import judge_paired, limits_of, suspects
 from harness.gate.night import BASELINE, CANDIDATE, Night, measure, new_night, turns
-from harness.gate.options import GateOptions
+from harness.gate.options import GateOptions, least_p
+from harness.records.drift import drift_words
 from harness.records.reader import Run
-from harness.report.drift import drift_words
 
 Say = Callable[[str], None]
 NIGHTLY = "experiment=nightly"
@@ -51,7 +51,8 @@ def run_gate(options: GateOptions, arguments: Sequence[str], say: Say) -> tuple[
         findings = _paired(night, of_side, measures, options, say)
     else:
         findings = _stored(night, of_side, measures, options, key, baseline, say)
-    outcome = Outcome(night.id, options.mode, tuple(findings), tuple(_cautions(night)))
+    cautions = [*_cautions(night), *_beyond_reach(findings, measures, options)]
+    outcome = Outcome(night.id, options.mode, tuple(findings), tuple(cautions))
     _keep(night, outcome, key, baseline, measures, options)
     return outcome, key, night
 
@@ -161,6 +162,21 @@ def _cautions(night: Night) -> list[str]:
             "around it is tonight's on both sides, so that only noise can differ"
         )
     return found
+
+
+def _beyond_reach(
+    findings: Sequence[Finding], measures: Sequence[Measure], options: GateOptions
+) -> list[str]:
+    """Whether there are so many cells that none of their figures could fail; known only when all are measured."""
+    cells = len({finding.cell for finding in findings})
+    alpha, least = limits_of(options, measures, cells).alpha, least_p(options.repeats, looks=2)
+    if options.mode != "paired" or alpha >= least:
+        return []
+    return [
+        f"No figure of {cells} cells could fail this night: each is allowed a p of {alpha:.2g}, and two looks of "
+        f"{options.repeats} runs a side have none below {least:.2g}. Raise gate.repeats or gate.false_alarms, or "
+        "gate fewer cells"
+    ]
 
 
 def _named(found: Sequence[tuple[str, str]]) -> str:

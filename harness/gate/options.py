@@ -3,11 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from math import comb
 
 from omegaconf import MISSING, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from harness.compare.measures import MOST_GATING
 from harness.core.errors import UsageError
+from harness.metrics.quality_figures import QUALITY_FIGURES
 
 MODES = ("paired", "stored")
 _FEWEST_REPEATS = 5  # both looks together, 4 against 4 runs each could hardly reject at a share of 1 %
@@ -69,6 +72,11 @@ def options_from(arguments: Sequence[str]) -> tuple[GateOptions, list[str]]:
     return options, rest
 
 
+def least_p(repeats: int, looks: int = 1) -> float:
+    """The least p that there is: in each look every run of the candidate is worse than every one of the baseline."""
+    return 1 / comb(2 * repeats, repeats) ** looks
+
+
 def _check(options: GateOptions) -> None:
     if options.mode not in MODES:
         raise UsageError(f"gate.mode={options.mode} is unknown: choose one of {', '.join(MODES)}.")
@@ -86,4 +94,29 @@ def _check(options: GateOptions) -> None:
     if options.mode == "stored" and options.baseline:
         raise UsageError(
             "gate.baseline is for gate.mode=paired: stored mode takes the accepted night's figures."
+        )
+    if quality := sorted({figure.path for figure in QUALITY_FIGURES} & set(options.gating or ())):
+        raise UsageError(
+            f"gate.gating: {', '.join(quality)} cannot decide a night, which is judged over runs, and runs of one "
+            "engine give the same answers. Leave it out and compare answers item by item with "
+            "python -m harness.compare."
+        )
+    if options.mode == "paired":
+        _check_reachable(options)
+
+
+def _check_reachable(options: GateOptions) -> None:
+    """Refuse limits below the least p of so many runs, with which no night could ever fail."""
+    least, both = least_p(options.repeats), least_p(options.repeats, looks=2)
+    if options.suspicion < least:
+        raise UsageError(
+            f"gate.suspicion={options.suspicion:g}: {options.repeats} runs a side have no p below {least:.2g}, so "
+            "that no look could ask for a second. Raise gate.suspicion or gate.repeats."
+        )
+    figures = len(set(options.gating or ())) or MOST_GATING
+    if options.false_alarms / figures < both:
+        raise UsageError(
+            f"gate.false_alarms={options.false_alarms:g}, shared by {figures} figures: two looks of "
+            f"{options.repeats} runs a side have no p below {both:.2g}, so that no night could fail. Raise "
+            "gate.false_alarms or gate.repeats."
         )

@@ -4,8 +4,9 @@ An engine that got slower and a machine that got slower look alike in every figu
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,12 +14,19 @@ class Pace:
     """One look. ns: CLOCK_MONOTONIC when it began.
 
     arithmetic_ms: of a fixed number of hashes computed in registers, so that the clock of a core and whoever shares
-    it show. copying_ms: of memory copied from and to what no cache holds. Both are medians over rounds and cores.
+    it show. copying_ms: of each core's share of a buffer copied. Both are medians over rounds and cores. cores: at
+    work at once; looks at others are not comparable. () in a record that does not tell them.
     """
 
     ns: int
     arithmetic_ms: float
     copying_ms: float
+    cores: tuple[int, ...] = ()
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        """As run.json holds it, where cores are a list."""
+        return cls(**{**record, "cores": tuple(record.get("cores") or ())})
 
     def to_record(self) -> dict[str, Any]:
         """As run.json holds it."""

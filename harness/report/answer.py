@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from harness.records.drift import drift_words
 from harness.records.paths import pick
 from harness.records.reader import Run
 from harness.records.schema import IDENTITY
 from harness.records.searches import RecordedSearch
 from harness.report.context_scaling import outside_studies, scaling_headlines, scaling_words
-from harness.report.drift import drift_words
 from harness.report.labels import group_labels
 from harness.report.memory import memory_words
 from harness.report.values import duration, listed, memory, number

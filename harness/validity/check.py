@@ -73,29 +73,30 @@ class Check:
 
     title: the healthy state in a few words; problem: the other one.
     spoils: keys of run.json's summary, nested ones with a dot.
-    limit and unit: what `value` is held against; None where the run has a limit of its own. advice: what to do where
-    it fails.
+    limit and unit: what `value` is held against; a function of the evidence where each run brings its own. advice:
+    what to do where it fails.
     """
 
     name: str
     title: str
     problem: str
     spoils: tuple[str, ...]
-    limit: float | None
+    limit: float | Callable[[Evidence], float]
     unit: str
     advice: str
-    measure: Callable[[Evidence, Any], Outcome]
+    measure: Callable[[Evidence, float], Outcome]
 
     def record(self, evidence: Evidence) -> dict[str, Any]:
         """Evaluate it, as an entry of run.json's `validity`."""
-        outcome = self.measure(evidence, self.limit)
+        limit = self.limit(evidence) if callable(self.limit) else self.limit
+        outcome = self.measure(evidence, limit)
         return {
             "check": self.name,
             "title": self.title,
             "problem": self.problem,
             "ok": None if outcome.ok is None else bool(outcome.ok),
             "value": outcome.value,
-            "limit": self.limit if outcome.limit is None else outcome.limit,
+            "limit": limit if outcome.limit is None else outcome.limit,
             "unit": self.unit,
             "spoils": list(self.spoils if outcome.spoils is None else outcome.spoils),
             "advice": self.advice,

@@ -1,5 +1,7 @@
 """Was anything else at work on this machine, and was it as fast after the run as before?"""
 
+from math import inf
+
 from harness.metrics.pace import drifted
 from harness.metrics.window import NS_PER_S
 from harness.validity.check import Check, Evidence, Outcome, not_known
@@ -25,16 +27,19 @@ def _quiet_machine(evidence: Evidence, limit: float) -> Outcome:
     return Outcome(others <= limit, max(others, 0.0))
 
 
-def _same_pace(evidence: Evidence, limit: None) -> Outcome:
+def _drift_limit(evidence: Evidence) -> float:
+    return inf if evidence.drift_limit is None else evidence.drift_limit
+
+
+def _same_pace(evidence: Evidence, limit: float) -> Outcome:
     before, after = evidence.pace
-    allowed = evidence.drift_limit
-    if before is None or after is None or allowed is None:
+    if before is None or after is None or limit == inf:
         return not_known(
             "The machine's own speed was not looked at before and after (hardware.drift_limit=null, a server "
-            "on another machine, or a run that was broken off)."
+            "on another machine, a run that was broken off, or a look that failed, as the run's notes say)."
         )
     ratio = drifted(before, after)
-    return Outcome(ratio <= allowed, ratio, allowed)
+    return Outcome(ratio <= limit, ratio)
 
 
 QUIET_MACHINE = Check(
@@ -52,7 +57,7 @@ SAME_PACE = Check(
     title="The machine was as fast after the run as before",
     problem="the machine drifted",
     spoils=_TIMES,
-    limit=None,
+    limit=_drift_limit,
     unit="times between before and after",
     advice="The same work took another time with no engine running: stop other programs, let a hot machine cool or "
     "fix its clock, and measure again; on a machine that others share compare interleaved repeats alone.",

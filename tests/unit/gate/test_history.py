@@ -124,6 +124,10 @@ def test_nights_have_folders_of_their_own(tmp_path: Path):
         ("gate.repeats=many", "repeats"),
         ("gate.least_effect=3", "between 0 and 1"),
         ("gate.nothing=1", "nothing"),
+        ("gate.gating=[ttft_ms.p50,quality.rag]", r"quality\.rag cannot decide.*harness\.compare"),
+        ("gate.gating=[quality.perplexity]", r"quality\.perplexity cannot decide"),
+        ("gate.suspicion=0.0039", r"no p below 0\.004"),  # of 252 orders of 5 and 5 runs
+        ("gate.false_alarms=6e-5", r"no p below 1\.6e-05"),  # a fourth of it is less than 1 / 252²
         ("repeats=5", r"Use gate\.repeats"),
         ("results_dir=x", r"Use gate\.folder"),
     ],
@@ -132,3 +136,17 @@ def test_wrong_options_get_one_line(argument: str, words: str):
     with pytest.raises(UsageError, match=words) as caught:
         options_from([argument])
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["gate.suspicion=0.004"],
+        ["gate.false_alarms=6.4e-5"],
+        ["gate.false_alarms=1.6e-5", "gate.gating=[ttft_ms.p50]"],
+        ["gate.suspicion=0.0039", "gate.repeats=6"],
+        ["gate.suspicion=0.0039", "gate.mode=stored"],  # which asks for no order of runs
+    ],
+)
+def test_limits_that_a_night_can_reach_are_taken(arguments: list[str]):
+    options_from(arguments)

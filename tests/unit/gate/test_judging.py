@@ -9,11 +9,13 @@ from harness.compare.measures import chosen
 from harness.core.errors import UsageError
 from harness.gate.against_history import beyond_floor, judge_stored
 from harness.gate.cells import by_cell, paired_cells
-from harness.gate.findings import INCONCLUSIVE, PASSED, REGRESSED, Outcome
+from harness.gate.findings import INCONCLUSIVE, PASSED, REGRESSED, Finding, Outcome
+from harness.gate.gating import _beyond_reach
 from harness.gate.judging import judge_paired, suspects
 from harness.gate.junit import junit
 from harness.gate.options import options_from
 from harness.gate.words import annotations, headline, markdown
+from harness.metrics.pace import Pace
 from harness.records.reader import Run, read_run
 from tests.support.synthetic_runs import Schedule, write_failed_run, write_run
 
@@ -201,3 +203,25 @@ def test_a_history_of_equal_values_does_not_make_a_byte_a_regression(tmp_path: P
 
     words = _words(judge_stored([look, look], [], history, MEASURES, OPTIONS))
     assert words["memory.kv_per_request_bytes"] == PASSED
+
+
+def test_a_machine_that_drifts_within_runs_loses_no_run_of_a_night_in_turns(tmp_path: Path):
+    """It falls on either side alike and shows as noise; a night by itself has no other side that shares it."""
+    drifting = {"pace": (Pace(0, 10.0, 7.0), Pace(1, 15.0, 7.0)), "drift_limit": 1.2}
+    theirs = _runs(tmp_path, "a", STEADY, evidence=drifting)
+    ours = _runs(tmp_path, "b", STEADY[::-1], evidence=drifting)
+    assert all(any(c["check"] == "same_pace" and c["ok"] is False for c in run.validity) for run in ours)
+    assert set(_words(judge_paired([paired_cells(theirs, ours)], MEASURES, OPTIONS)).values()) == {PASSED}
+    slow = _runs(tmp_path, "c", [gap * 1.2 for gap in STEADY], evidence=drifting)
+    look = paired_cells(theirs, slow)
+    assert _words(judge_paired([look, look], MEASURES, OPTIONS))["tpot_ms.p50"] == REGRESSED
+    (side,) = by_cell(ours).values()
+    times = [measure for measure in MEASURES if not measure.path.startswith("memory.")]
+    assert all(side.spoilt(measure) and not side.values(measure) for measure in times)
+
+
+def test_more_cells_than_a_night_can_judge_are_told():
+    cell = [Finding(f"cell {i}", "ttft_ms.p50", "TTFT p50", "ms", PASSED, "") for i in range(159)]
+    assert _beyond_reach(cell[:158], MEASURES, OPTIONS) == []
+    (told,) = _beyond_reach(cell, MEASURES, OPTIONS)
+    assert told.startswith("No figure of 159 cells could fail") and "gate.repeats" in told

@@ -3,7 +3,10 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
+import orjson
+import psutil
 import pytest
 
 from harness import fixed_work
@@ -39,7 +42,8 @@ def test_a_look_is_the_median_over_rounds_and_cores(monkeypatch: pytest.MonkeyPa
     )
     monkeypatch.setattr(fixed_work, "rounds", lambda works, count, clock: next(of_core))
     look = take_look(cores)
-    assert look == Pace(look.ns, 1.2, 5.2)
+    assert look == Pace(look.ns, 1.2, 5.2, tuple(cores))
+    assert Pace.from_record(orjson.loads(orjson.dumps(look.to_record()))) == look
 
 
 def test_the_real_work_is_done_on_the_cores_asked_for_and_leaves_this_thread_where_it_was(
@@ -60,18 +64,27 @@ def test_the_real_work_is_done_on_the_cores_asked_for_and_leaves_this_thread_whe
     assert look.arithmetic_ms > 0 and look.copying_ms > 0
 
 
+def memory(monkeypatch: pytest.MonkeyPatch, total: int, available: int) -> None:
+    monkeypatch.setattr(
+        psutil, "virtual_memory", lambda: SimpleNamespace(total=total << 20, available=available << 20)
+    )
+
+
 @pytest.mark.parametrize(
-    ("level_3", "size"),
+    ("level_3", "total", "size"),
     [
-        ({}, 64 << 20),  # the system does not tell
-        ({"0-1": 4}, 64 << 20),
-        ({"0-3": 32, "4-7": 32}, 128 << 20),  # two caches, each seen from four cores
-        ({"0-7": 1024}, 512 << 20),
+        ({}, 16384, 64),  # the system does not tell
+        ({"0-1": 4}, 16384, 64),
+        ({"0-3": 32, "4-7": 32}, 16384, 128),  # two caches, each seen from four cores
+        ({"0-7": 1024}, 16384, 512),
+        ({"0-7": 1024}, 2048, 128),  # a sixteenth of what this machine has
+        ({}, 512, 32),
     ],
 )
-def test_what_is_copied_is_more_than_the_last_level_caches_hold(
-    level_3: dict[str, int], size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_what_is_copied_is_more_than_the_last_level_caches_hold_so_far_as_memory_allows(
+    level_3: dict[str, int], total: int, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
+    """Sizes in MiB. How much is free at the moment changes nothing, so that all looks are at the same work."""
     for shared, mib in level_3.items():
         first, last = map(int, shared.split("-"))
         for core in range(first, last + 1):
@@ -82,5 +95,18 @@ def test_what_is_copied_is_more_than_the_last_level_caches_hold(
                     (folder / name).write_text(f"{text}\n")
     monkeypatch.setattr(fixed_work, "_CACHES", tmp_path)
     fixed_work._last_level_cache_bytes.cache_clear()
-    assert fixed_work._bytes_beyond_cache() == size
+    for available in (total, 1):
+        memory(monkeypatch, total, available)
+        assert fixed_work._bytes_copied() == size << 20
     fixed_work._last_level_cache_bytes.cache_clear()
+
+
+def test_no_look_is_taken_where_its_buffer_would_crowd_an_engine(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(fixed_work, "_bytes_copied", lambda: 64 << 20)
+    monkeypatch.setattr(fixed_work, "rounds", lambda works, count, clock: [(1.0, 5.0)])
+    core = min(os.sched_getaffinity(0))
+    memory(monkeypatch, 1024, 127)
+    with pytest.raises(MemoryError, match="less than 128 MiB"):
+        take_look([core])
+    memory(monkeypatch, 1024, 128)
+    assert take_look([core]).copying_ms == 5.0
