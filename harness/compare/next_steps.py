@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from harness.compare.advice import Advice
 from harness.compare.again import both, command, overrides_of, written
 from harness.compare.conf_files import exists
+from harness.compare.more_items import size_option
 from harness.compare.quality import QualityLoss
 from harness.compare.settings import Setting
 from harness.compare.slo_held import Held
@@ -17,8 +18,6 @@ from harness.records.paths import pick
 _MOST = 4
 # What of a workload's own task tells more than perplexity does.
 _TASKS = {"rag": "rag", "summarization": "summary", "chat": "reasoning"}
-# Options of which more gives more items, by task; the first that a task has.
-_SIZES = ("items", "trials", "questions", "documents", "prompts", "tokens")
 _MOST_TIMES = 16
 
 
@@ -128,10 +127,8 @@ def _more_items(advice: Advice, best: Setting, one: QualityLoss) -> Step:
     left = one.limit - one.lost
     wanted = (one.detectable / left) ** 2 if left > 0 else math.inf
     times = max(2, math.ceil(min(_MOST_TIMES, wanted)))  # one window tells nothing: its interval has no end
-    task = one.figure.task
-    options = pick(best.runs[0].config, f"quality.{task}") or {}
-    size = next((name for name in _SIZES if isinstance(options.get(name), int)), None)
-    more = {} if size is None else {f"quality.{task}.{size}": str(times * options[size])}
+    size = size_option(best.runs[0], one.figure.task)
+    more = {} if size is None else {size[0]: str(times * size[1])}
     sides = [side for side in (_named(advice, best.reference), best) if side is not None]
     items = "one item" if one.items == 1 else f"{one.items} items"
     return Step(

@@ -63,6 +63,26 @@ class PairedItems:
         won, lost = (sum(sign * change > 0 for change in changes) for sign in (1, -1))
         return float(binomtest(won, won + lost).pvalue) if won + lost else 1.0
 
+    def least_told(self, alpha: float) -> float:
+        """The smallest difference that so many items could tell from none with `alpha` false alarms; inf for none.
+
+        Of right answers: the fewest of them that, lost one and all, both the interval and the sign test call a
+        difference. Of perplexity: a shift of every window alike, at the scatter that these windows have.
+        """
+        if self.tokens is not None:
+            difference, _, high = self.difference(alpha)
+            return (1 + high) / (1 + difference) - 1
+        for lost in range(1, self.count + 1):
+            items = PairedItems((1.0,) * self.count, (0.0,) * lost + (1.0,) * (self.count - lost), None)
+            if items.apart(alpha):
+                return lost / self.count
+        return math.inf
+
+    def apart(self, alpha: float) -> bool:
+        """Whether the interval of 1 − alpha excludes 0, and of right answers the sign test rejects too."""
+        _, low, high = self.difference(alpha)
+        return not low <= 0 <= high and (self.tokens is not None or self.sign_p() <= alpha)
+
     def difference(self, alpha: float = ALPHA) -> tuple[float, float, float]:
         """Candidate − baseline, of perplexity divided by the baseline's, with its interval of 1 − alpha."""
         if self.tokens is None:

@@ -2,23 +2,28 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
-from harness.compare.paired_items import PairedItems, paired_items
+from harness.compare.paired_items import ALPHA, PairedItems, paired_items
 from harness.compare.quality import above_chance
 from harness.compare.seen import THE_SAME, kv_differs, why_not_seen
 from harness.compare.statistics import Ratio, Verdict
 from harness.metrics.quality_figures import QualityFigure
+from harness.records.paths import pick
 from harness.records.reader import Run
 
 _NOT_PAIRED = "no items are known that both sides were asked"
 _CHANCE = "neither side is above chance"
+_TOO_FEW = "so few items show no difference, however large"
+_ONE_WINDOW = "one window shows no difference: raise quality.perplexity.tokens"
 
 
 @dataclass(frozen=True, slots=True)
 class Paired:
     """The difference of a quality figure over `items` that both sides were asked, candidate − baseline.
 
-    low, high: its interval. points: it is one of right answers as a share of 1; else of perplexity, relative.
+    low, high: its interval of 95 %, whatever it was judged by; of one window −1 to infinity. points: it is one of
+    right answers as a share of 1; else of perplexity, relative.
     """
 
     difference: float
@@ -27,15 +32,14 @@ class Paired:
     items: int
     points: bool
 
-    @property
-    def detectable(self) -> float:
-        """The smallest difference that these items could tell from none."""
-        return max(self.high - self.difference, self.difference - self.low)
-
 
 @dataclass(frozen=True, slots=True)
 class QualityVerdict:
-    """Both figures over the items, the verdict, and what it rests on; paired None where no items are in common."""
+    """Both figures over the items, the verdict, and what it rests on; paired None where no items are in common.
+
+    verdict.detectable: the smallest difference that so many items could tell from none, infinity where they can tell
+    none, None where the figure could show nothing however many there were.
+    """
 
     baseline: float
     candidate: float
@@ -53,23 +57,23 @@ def quality_verdict(
     """better, worse, same or inconclusive, as for speed; None where no items are known of both sides.
 
     least_effect: the smallest difference that matters, in the unit of `Paired.difference`. alpha: the chance of a
-    false alarm. better, worse: the interval excludes 0, of answers an exact sign test over the items that changed
-    rejects too (the interval of a handful is too narrow), and the difference matters. same: the whole interval is
-    within what matters.
+    false alarm. better, worse: the interval of 1 − alpha excludes 0, of answers an exact sign test over the items
+    that changed rejects too (the interval of a handful is too narrow), and the difference matters. same: that whole
+    interval is within what matters. The interval in the result is one of 95 %, as for speed.
     """
     items = paired_items(baseline, candidate, figure)
     if items is None:
         return None
-    found = Paired(*items.difference(alpha), items.count, figure.chance is not None)
+    found = Paired(*items.difference(), items.count, figure.chance is not None)
     before, after = items.figures()
     ratio = after / before if before else float("inf")
     bounds = (None, None) if found.points else (1 + found.low, 1 + found.high)
     p = items.sign_p() if found.points else None
-    apart = not found.low <= 0 <= found.high and (p is None or p <= alpha)
-    word, why = _word(found, apart, figure.higher_is_better, least_effect)
+    detectable: float | None = items.least_told(alpha)
+    word, why = _word(items, figure, least_effect, alpha)
     if blind := _blind(baseline, candidate, figure, items):
-        word, why = "inconclusive", blind
-    verdict = Verdict(word, why, Ratio(ratio, *bounds), p, found.detectable)
+        word, why, detectable = "inconclusive", blind, None
+    verdict = Verdict(word, why, Ratio(ratio, *bounds), p, detectable)
     return QualityVerdict(before, after, verdict, found)
 
 
@@ -79,22 +83,36 @@ def not_paired(before: float, after: float) -> QualityVerdict:
     return QualityVerdict(before, after, Verdict("inconclusive", _NOT_PAIRED, ratio, None, None), None)
 
 
-def _word(found: Paired, apart: bool, higher_is_better: bool, least_effect: float) -> tuple[str, str]:
-    said = f"over {found.items} items"
-    if -least_effect <= found.low and found.high <= least_effect:
-        return "same", f"the whole interval is within what matters, {said}"
-    if apart and abs(found.difference) >= least_effect:
-        return "better" if (found.difference > 0) is higher_is_better else "worse", said
-    return "inconclusive", f"the difference {'is smaller than matters' if apart else 'could be chance'}"
+def _word(items: PairedItems, figure: QualityFigure, least_effect: float, alpha: float) -> tuple[str, str]:
+    difference, low, high = items.difference(alpha)
+    apart = items.apart(alpha)
+    if -least_effect <= low and high <= least_effect:
+        return "same", f"the whole interval is within what matters, over {items.count} items"
+    if apart and abs(difference) >= least_effect:
+        better = (difference > 0) is figure.higher_is_better
+        return "better" if better else "worse", f"over {items.count} items"
+    if apart:
+        return "inconclusive", "the difference is smaller than matters"
+    if items.least_told(alpha) == float("inf"):
+        return "inconclusive", _TOO_FEW if figure.chance is not None else _ONE_WINDOW
+    shared = f" at a false alarm rate of {alpha:g}" if items.apart(ALPHA) else ""
+    return "inconclusive", f"the difference could be chance{shared}"
 
 
 def _blind(
     baseline: Sequence[Run], candidate: Sequence[Run], figure: QualityFigure, items: PairedItems
 ) -> str:
-    """Why this figure could show nothing here; "" where it could."""
-    if not any(above_chance(run, figure) for run in (*baseline, *candidate)):
+    """Why this figure could show nothing here; "" where it could.
+
+    One run that could not show what the other side does otherwise is enough: it hides a part of the difference.
+    """
+    sides = [
+        [run for run in side if pick(run.summary, figure.path) is not None] for side in (baseline, candidate)
+    ]
+    if not any(above_chance(run, figure) for side in sides for run in side):
         return _CHANCE
-    why = why_not_seen(baseline[0], candidate[0], figure)
-    if not why and figure.chance is None and items.equal and kv_differs(baseline[0], candidate[0]):
-        return THE_SAME
-    return why
+    # Either side may be the less exact one, and only what that one stores otherwise has to be seen.
+    pairs = [pair for one, other in product(*sides) for pair in ((one, other), (other, one))]
+    why = next((why for one, other in pairs if (why := why_not_seen(one, other, figure))), "")
+    same = figure.chance is None and items.equal and any(kv_differs(*pair) for pair in pairs)
+    return why or (THE_SAME if same else "")

@@ -6,6 +6,7 @@ from statistics import median
 
 from harness.compare.cells import Cell
 from harness.compare.measures import Measure
+from harness.compare.more_items import size_option
 from harness.compare.quality_verdict import Paired, not_paired, quality_verdict
 from harness.compare.statistics import FEWEST_RUNS, Verdict, verdict
 from harness.metrics.quality_figures import QUALITY_FIGURES
@@ -72,14 +73,34 @@ class CellComparison:
 
     @property
     def advice(self) -> str:
-        """What to do so that more is decided; "" where all deciding figures are."""
-        fewest = min(len(self.cell.baseline), len(self.cell.candidate))
-        if all(one.verdict.word != "inconclusive" for one in self.judged if one.measure.gating):
-            return ""
-        if fewest < FEWEST_RUNS:
+        """What to do so that more is decided; "" where all deciding figures are, or more of the same is no help."""
+        open_ones = [one for one in self.judged if one.measure.gating and one.verdict.word == "inconclusive"]
+        over_runs = [one for one in open_ones if one.measure.path not in _QUALITY]
+        found = []
+        if over_runs and min(len(self.cell.baseline), len(self.cell.candidate)) < FEWEST_RUNS:
             repeats = f"repeats={FEWEST_RUNS}"
-            return f"A verdict takes {FEWEST_RUNS} runs a side: measure both in one command with {repeats}."
-        return "More repeats in one command (repeats=10), on a quiet machine, would show a smaller change."
+            found.append(
+                f"A verdict takes {FEWEST_RUNS} runs a side: measure both in one command with {repeats}."
+            )
+        elif over_runs:
+            found.append(
+                "More repeats in one command (repeats=10), on a quiet machine, would show a smaller change."
+            )
+        # Runs answer the same items alike, so that repeats add nothing; a figure that could show nothing is no matter
+        # of how many items either, and its reason stands beside it.
+        few = [
+            _QUALITY[one.measure.path]
+            for one in open_ones
+            if one.measure.path in _QUALITY and one.verdict.detectable is not None
+        ]
+        if few:
+            sizes = (size_option(self.cell.candidate[0], figure.task) for figure in few)
+            larger = " and ".join(dict.fromkeys(size[0] for size in sizes if size)) or "longer quality tasks"
+            seeds = ", or more seeds" if any(figure.chance is not None for figure in few) else ""
+            found.append(
+                f"More items on both sides (a larger {larger}{seeds}) would show a smaller change of quality."
+            )
+        return " ".join(found)
 
 
 def judge(cell: Cell, measures: Sequence[Measure]) -> CellComparison:

@@ -1,14 +1,16 @@
 """A comparison in words, alike on a terminal, in Markdown and in HTML."""
 
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 
 from harness.compare.cells import LeftOut
-from harness.compare.quality_verdict import Paired
 from harness.compare.two_sides import CellComparison, Judged
+from harness.metrics.quality_figures import QUALITY_FIGURES
 from harness.report.values import MISSING, listed, memory, number, percent, two_decimals
 
 HEADINGS = ("", "baseline", "candidate", "change", "95 % interval", "verdict")
 _SHOWN: Mapping[str, Callable[[float | None], str]] = {"bytes": memory, "share": percent}
+_IN_POINTS = {figure.path for figure in QUALITY_FIGURES if figure.chance is not None}
 
 
 def title(found: CellComparison) -> str:
@@ -46,11 +48,7 @@ def notes(found: CellComparison) -> list[str]:
 
 def quality_words(found: CellComparison) -> list[str]:
     """What the verdicts on quality rest on, and the smallest difference that could have been told from none."""
-    over = [
-        f"{one.measure.title} over {_items(one.paired)} (a difference of {_least(one.paired)} could have been told)"
-        for one in found.judged
-        if one.paired
-    ]
+    over = [f"{one.measure.title} over {_items(one)}{_told(one)}" for one in found.judged if one.paired]
     blind = [
         f"{one.measure.title} ({one.verdict.why})"
         for one in found.judged
@@ -81,8 +79,8 @@ def row(one: Judged) -> tuple[str, ...]:
 
 def change(one: Judged) -> str:
     """The candidate's figure against the baseline's: +12.3 %, of right answers +4.0 pts."""
-    if one.paired and one.paired.points:
-        return f"{_signed(one.paired.difference)} pts"
+    if one.measure.path in _IN_POINTS:
+        return f"{_signed(one.candidate - one.baseline)} pts"
     return _percent(one.verdict.ratio.value)
 
 
@@ -91,9 +89,8 @@ def interval(one: Judged) -> str:
     ratio = one.verdict.ratio
     if one.paired and one.paired.points:
         return f"{_signed(one.paired.low)} … {_signed(one.paired.high)}"  # the change beside it has the unit
-    if one.paired and ratio.low is not None and ratio.high is not None:
-        return f"{_percent(ratio.low).removesuffix(' %')} … {_percent(ratio.high)}"
-    if one.verdict.p is None or ratio.low is None or ratio.high is None:
+    sure = one.paired is not None or one.verdict.p is not None
+    if not sure or ratio.low is None or ratio.high is None or ratio.high == inf:
         return MISSING
     return f"{_percent(ratio.low).removesuffix(' %')} … {_percent(ratio.high)}"
 
@@ -105,8 +102,12 @@ def reasons(found: CellComparison) -> list[str]:
         if not one.measure.gating or one.verdict.word != "inconclusive":
             continue
         least = one.verdict.detectable
-        could = f", a change of {100 * least:.0f} % could have been shown" if one.verdict.p and least else ""
-        could = f", a change of {_least(one.paired)} could have been shown" if one.paired else could
+        if one.paired:
+            could = f", a change of {_least(one)} could have been shown" if least not in (None, inf) else ""
+        else:
+            could = (
+                f", a change of {100 * least:.0f} % could have been shown" if one.verdict.p and least else ""
+            )
         by_reason.setdefault(f"{one.verdict.why}{could}", []).append(one.measure.title)
     return [f"Not decided: {', '.join(titles)} ({reason})." for reason, titles in by_reason.items()]
 
@@ -116,19 +117,27 @@ def _signed(share: float) -> str:
     return "0.0" if float(text) == 0 else text
 
 
-def _items(paired: Paired) -> str:
-    word = "item" if paired.points else "window"
-    return f"{paired.items} {word}{'' if paired.items == 1 else 's'}"
+def _items(one: Judged) -> str:
+    count = one.paired.items if one.paired else 0
+    word = "item" if one.measure.path in _IN_POINTS else "window"
+    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
-def _least(paired: Paired) -> str:
+def _told(one: Judged) -> str:
+    """What so many items could tell; "" where the figure could show nothing however many there were."""
+    if one.verdict.detectable is None:
+        return ""
+    told = "no difference" if one.verdict.detectable == inf else f"a difference of {_least(one)}"
+    return f" ({told} could have been told)"
+
+
+def _least(one: Judged) -> str:
     """The smallest difference that could be told from none, in the unit of the figure."""
-    if paired.detectable == float("inf"):
-        return "no size"
-    return f"{100 * paired.detectable:.1f} {'points' if paired.points else '%'}"
+    unit = "points" if one.measure.path in _IN_POINTS else "%"
+    return f"{100 * (one.verdict.detectable or 0.0):.1f} {unit}"
 
 
 def _percent(ratio: float) -> str:
-    if ratio == float("inf"):
+    if ratio == inf:
         return MISSING
     return f"{100 * (ratio - 1):+.1f} %"

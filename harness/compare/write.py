@@ -111,9 +111,9 @@ def write(found: Sequence[CellComparison], left: Sequence[LeftOut], folder: Path
     Raises HarnessError where the folder cannot be written.
     """
     texts = {
-        "compare.json": json_text(found) + "\n",
-        "compare.md": markdown(found),
-        "compare.html": html(found),
+        "compare.json": json_text(found, left) + "\n",
+        "compare.md": markdown(found, left),
+        "compare.html": html(found, left),
     }
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ from harness.compare.cells import Cell
 from harness.compare.measures import MEASURES, chosen
 from harness.compare.paired_items import difference_of_shares, paired_items, ratio_of_perplexities
 from harness.compare.two_sides import Judged, judge
-from harness.compare.words import quality_words, row
+from harness.compare.words import notes, quality_words, row
 from harness.compare.write import as_record, markdown
 from harness.metrics.quality_figures import QUALITY_FIGURES
 from harness.records.reader import Run
@@ -84,6 +84,66 @@ def test_four_losses_of_five_answers_are_no_proof():
     found = judged([run("a", answers([1.0] * 5))], [run("b", answers([0.0] * 4 + [1.0]))])
     assert found.paired is not None and found.paired.high < 0  # by the interval alone
     assert (found.word, found.verdict.p) == ("inconclusive", pytest.approx(2 / 16))
+
+
+def _lost(items: int, lost: int, **choice: Any) -> Judged:
+    sides = [1.0] * items, [0.0] * lost + [1.0] * (items - lost)
+    return judged(*([run(name, answers(side))] for name, side in zip("ab", sides, strict=True)), **choice)
+
+
+@pytest.mark.parametrize("items", [1, 5, 6, 7, 12, 40, 300])
+@pytest.mark.parametrize("deciding", [1, 4])
+def test_the_least_that_could_be_told_is_the_least_that_is(items: int, deciding: int):
+    """Asked of the verdict itself, with 1, 2, 3 … answers lost and no effect too small to matter."""
+    paths = ["quality.rag", "quality.recall", "ttft_ms.p50", "tpot_ms.p50"][:deciding]
+    choice: dict[str, Any] = {"gating": paths, "least_effects": {"": 1e-6}}
+    words = [_lost(items, lost, **choice).word for lost in range(1, items + 1)]
+    told = _lost(items, 0, **choice).verdict.detectable
+    if "worse" not in words:
+        assert told == math.inf
+    else:
+        least = words.index("worse") + 1
+        assert told == pytest.approx(least / items)
+        assert set(words[least:]) <= {"worse"}
+
+
+def test_where_no_loss_could_be_told_no_size_of_one_is_said():
+    """All of five answers lost have p = 1/16 by the sign test."""
+    choice = chosen(["quality.rag"], {})
+    sides = (run("a", answers([1.0] * 5)),), (run("b", answers([0.0] * 5)),)
+    found = judge(Cell("rag", "", *sides), choice)
+    assert found.word == "inconclusive"
+    said = " ".join(notes(found))
+    assert "over 5 items (no difference could have been told)" in said
+    assert "(so few items show no difference, however large)" in said
+    assert "could have been shown" not in said
+
+
+def test_more_items_are_advised_where_quality_decides_and_no_repeats():
+    measures = chosen(["quality.rag"], {})
+    sides = (run("a", answers([1.0] * 40)),), (run("b", answers([0.0] + [1.0] * 39)),)
+    advice = judge(Cell("rag", "", *sides), measures).advice
+    assert "quality.rag.prompts" in advice and "more seeds" in advice and "repeats" not in advice
+    guessing = {"rag_interval": [0.0, 0.3]}
+    unable = (run("a", answers([1.0] * 40) | guessing),), (run("b", answers([0.0] * 40) | guessing),)
+    assert judge(Cell("rag", "", *unable), measures).advice == ""
+
+
+def test_one_window_has_no_interval_and_says_what_to_raise():
+    sides = (run("a", windows([700.0], [256])),), (run("b", windows([720.0], [256])),)
+    found = judge(Cell("rag", "", *sides), chosen(["quality.perplexity"], {}))
+    (one,) = found.judged
+    assert one.word == "inconclusive" and row(one)[4] == "–"
+    said = " ".join(notes(found))
+    assert "one window shows no difference: raise quality.perplexity.tokens" in said
+    assert "1 window (no difference could have been told)" in said and "no size" not in said
+
+
+def test_right_answers_change_by_points_though_other_items_were_asked():
+    theirs, ours = [1.0] * 16 + [0.0] * 24, [1.0] * 12 + [0.0] * 29
+    found = judged([run("a", answers(theirs))], [run("b", answers(ours), items=41)])
+    assert found.paired is None
+    assert row(found)[3:5] == (f"{100 * (12 / 41 - 16 / 40):+.1f} pts", "–")
 
 
 def test_a_sure_difference_that_does_not_matter_is_neither_better_nor_worse():
@@ -158,7 +218,10 @@ def test_a_figure_that_decides_with_others_is_allowed_fewer_false_alarms():
     assert (alone.word, shared.word) == ("worse", "inconclusive")
     assert shared.paired is not None
     known = difference_of_shares(theirs, ours, 0.05 / 4)
-    assert (shared.paired.low, shared.paired.high) == pytest.approx(known[1:])
+    assert known[1] <= 0 <= known[2]  # judged by the wider one
+    shown = difference_of_shares(theirs, ours)  # as its heading says, and as for speed
+    assert (shared.paired.low, shared.paired.high) == pytest.approx(shown[1:])
+    assert shared.verdict.why == "the difference could be chance at a false alarm rate of 0.0125"
 
 
 def test_other_items_are_not_compared_and_chance_is_no_quality():
@@ -180,8 +243,25 @@ def test_a_quantised_cache_that_nothing_read_is_not_called_the_same():
     exact = run("a", windows(nll, tokens))
     small = run("b", windows(nll, tokens))
     small = replace(small, config={**small.config, "backend": {"name": "any", "kv_dtype": "int8"}})
-    found = judged([exact], [small], "quality.perplexity")
-    assert found.word == "inconclusive" and "the very same" in found.verdict.why
+    for sides in (([exact], [small]), ([small], [exact])):  # whichever of them is the candidate
+        found = judged(*sides, "quality.perplexity")
+        assert found.word == "inconclusive" and "the very same" in found.verdict.why
+        assert found.verdict.detectable is None
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_one_run_that_could_not_see_the_cache_leaves_nothing_decided(turned: bool):
+    """Of either side, and though the first runs of both could."""
+    tokens, nll = [256] * 8, [700.0 + n for n in range(8)]
+    exact = [run("a", windows(nll, tokens))]
+    small = [run(f"b{n}", windows([value + n for value in nll], tokens)) for n in range(2)]
+    small = [
+        replace(one, config={**one.config, "backend": {"name": "any", "kv_dtype": "int8"}}) for one in small
+    ]
+    small[1].summary["quality"]["sees_kv_cache"] = False
+    sides = (small, exact) if turned else (exact, small)
+    found = judged(*sides, "quality.perplexity")
+    assert found.word == "inconclusive" and "does not show in this engine's" in found.verdict.why
 
 
 def test_points_items_and_the_least_that_could_be_told_are_said():
@@ -193,11 +273,7 @@ def test_points_items_and_the_least_that_could_be_told_are_said():
     low, high = one.paired.low, one.paired.high
     assert row(one)[4] == f"{100 * low:+.1f} … {100 * high:+.1f}"
     (sentence,) = quality_words(found)
-    least = max(high - one.paired.difference, one.paired.difference - low)
-    assert (
-        f"RAG answers over 40 items (a difference of {100 * least:.1f} points could have been told)"
-        in sentence
-    )
+    assert "RAG answers over 40 items (a difference of 15.0 points could have been told)" in sentence
     assert sentence in markdown([found])
     equal = judge(Cell("rag", "", (run("a", answers(theirs)),), (run("b", answers(theirs)),)), MEASURES)
     assert row(equal.judged[0])[3] == "0.0 pts"  # a zero has no sign

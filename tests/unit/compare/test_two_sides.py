@@ -183,6 +183,12 @@ def test_a_workload_that_fell_over_is_not_just_missing(tmp_path: Path, capsys: p
     said = " ".join(capsys.readouterr().out.split())
     assert "Not compared, baseline: a-rag (the other side has no complete run" in said
     assert "Not compared, candidate: b-rag (failed, no memory)" in said
+    out = tmp_path / "compared"
+    assert main(["baseline=a-*", "candidate=b-*", f"results_dir={tmp_path}", f"out={out}"]) == 0
+    left = json.loads((out / "compare.json").read_text())["left_out"]
+    assert [one["run"] for one in left] == ["a-rag", "b-rag"]
+    for name in ("compare.md", "compare.html"):
+        assert "Not compared, candidate: b-rag (failed, no memory)" in (out / name).read_text()
 
 
 def test_another_model_is_refused(tmp_path: Path):
