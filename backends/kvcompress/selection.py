@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from backends.kvcompress.selection_compiled import selector
+from backends.kvcompress import selection_compiled
 
 FLOOR = 0.2  # of a head's even share, which AdaKV leaves to every head (Feng et al. 2024, arXiv 2407.11550)
 
@@ -64,7 +64,7 @@ def _compiled(
     across_heads: bool,
 ) -> torch.Tensor:
     kept = np.zeros(positions.shape, np.bool_)
-    selector()(
+    selection_compiled.select(
         scores.contiguous().numpy(),
         positions.contiguous().numpy(),
         np.array(targets),

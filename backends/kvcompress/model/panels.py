@@ -64,60 +64,68 @@ def multiply(inputs: torch.Tensor, matrix: Panels, threads: int) -> torch.Tensor
     return out[:tokens] if matrix.rows == out.shape[1] else out[:tokens, : matrix.rows].contiguous()
 
 
+# What calls another compiled function finds it by its module: numba's cache never finds again what closes over one.
+use_cache_folder()
+
+
+@numba.njit(cache=True)
+def _some(first, end, stack, scales, inputs, whole, tail, out):  # type: ignore[no-untyped-def]
+    """Panels first to end of the product; inputs as `_tiled` has them."""
+    width = stack.shape[1]
+    token, at = whole * TILE, whole * TILE * width
+    for panel in range(first, end):
+        for tile in range(whole):
+            multiply_tile(stack, panel, scales, inputs, tile * TILE * width, TILE, out, tile * TILE)
+        if tail == 1:
+            multiply_tile(stack, panel, scales, inputs, at, 1, out, token)
+        elif tail == 2:
+            multiply_tile(stack, panel, scales, inputs, at, 2, out, token)
+        elif tail == 4:
+            multiply_tile(stack, panel, scales, inputs, at, 4, out, token)
+        elif tail == 8:
+            multiply_tile(stack, panel, scales, inputs, at, 8, out, token)
+        elif tail == TILE:
+            multiply_tile(stack, panel, scales, inputs, at, TILE, out, token)
+
+
+@numba.njit(cache=True)
+def _tiled(inputs, whole, tail):  # type: ignore[no-untyped-def]
+    """Flat: of each tile all tokens' first values, then their second ones, and so on."""
+    tokens, width = inputs.shape
+    laid = np.empty((whole * TILE + tail) * width, np.float32)
+    for tile in range(whole):
+        rows = inputs[tile * TILE : (tile + 1) * TILE]
+        for k in range(width):
+            at = (tile * width + k) * TILE
+            for token in range(TILE):
+                laid[at + token] = rows[token, k]
+    first = whole * TILE
+    laid[first * width :] = 0
+    for token in range(first, tokens):
+        for k in range(width):
+            laid[first * width + k * tail + token - first] = inputs[token, k]
+    return laid
+
+
+@numba.njit(cache=True)
+def _alone(stack, scales, inputs, whole, tail, out):  # type: ignore[no-untyped-def]
+    _some(0, len(stack), stack, scales, _tiled(inputs, whole, tail), whole, tail, out)
+
+
 @lru_cache
 def _product(threads: int) -> Callable[..., None]:
     """Compiled on the first call, or read from the harness's cache folder."""
     use_cache_folder()
 
-    @numba.njit(cache=True)
-    def some(first, end, stack, scales, inputs, whole, tail, out):  # type: ignore[no-untyped-def]
-        width = stack.shape[1]
-        token, at = whole * TILE, whole * TILE * width
-        for panel in range(first, end):
-            for tile in range(whole):
-                multiply_tile(stack, panel, scales, inputs, tile * TILE * width, TILE, out, tile * TILE)
-            if tail == 1:
-                multiply_tile(stack, panel, scales, inputs, at, 1, out, token)
-            elif tail == 2:
-                multiply_tile(stack, panel, scales, inputs, at, 2, out, token)
-            elif tail == 4:
-                multiply_tile(stack, panel, scales, inputs, at, 4, out, token)
-            elif tail == 8:
-                multiply_tile(stack, panel, scales, inputs, at, 8, out, token)
-            elif tail == TILE:
-                multiply_tile(stack, panel, scales, inputs, at, TILE, out, token)
-
-    @numba.njit(cache=True)
-    def tiled(inputs, whole, tail):  # type: ignore[no-untyped-def]
-        """Flat: of each tile all tokens' first values, then their second ones, and so on."""
-        tokens, width = inputs.shape
-        laid = np.empty((whole * TILE + tail) * width, np.float32)
-        for tile in range(whole):
-            rows = inputs[tile * TILE : (tile + 1) * TILE]
-            for k in range(width):
-                at = (tile * width + k) * TILE
-                for token in range(TILE):
-                    laid[at + token] = rows[token, k]
-        first = whole * TILE
-        laid[first * width :] = 0
-        for token in range(first, tokens):
-            for k in range(width):
-                laid[first * width + k * tail + token - first] = inputs[token, k]
-        return laid
-
-    @numba.njit(cache=True)
-    def alone(stack, scales, inputs, whole, tail, out):  # type: ignore[no-untyped-def]
-        some(0, len(stack), stack, scales, tiled(inputs, whole, tail), whole, tail, out)
-
     @numba.njit(cache=True, parallel=True)
     def shared(stack, scales, inputs, whole, tail, out):  # type: ignore[no-untyped-def]
-        count, laid = len(stack), tiled(inputs, whole, tail)
+        count, laid = len(stack), _tiled(inputs, whole, tail)
         for part in numba.prange(threads):
             first, end = count * part // threads, count * (part + 1) // threads
-            some(first, end, stack, scales, laid, whole, tail, out)
+            _some(first, end, stack, scales, laid, whole, tail, out)
 
     if threads == 1:
-        return alone
+        return _alone
     # OpenMP's threads spin between products, against PyTorch's own and whoever else needs the cores; numba's plain
     # ones wait. They serve one calling thread, which the engine is.
     numba.config.THREADING_LAYER = "workqueue"
