@@ -15,7 +15,9 @@ def spoiling(run: Run, paths: Sequence[str], aside: Sequence[str] = ()) -> tuple
         for check in run.validity
         if check["ok"] is False
         and check["check"] not in aside
-        and any(path == key or path.startswith(f"{key}.") for path in paths for key in check["spoils"])
+        and any(
+            path == key or path.startswith(f"{key}.") for path in paths for key in check.get("spoils") or ()
+        )
     )
 
 

@@ -9,7 +9,6 @@ from harness.compare.next_steps import Step, next_steps
 from harness.compare.quality import QualityLoss
 from harness.compare.settings import COST, Setting, costs_of
 from harness.compare.statistics import Verdict
-from harness.core.errors import HarnessError
 from harness.metrics.slo import limits_of, percentile_limits_of
 from harness.report.advice_words import (
     beyond_accepted,
@@ -22,7 +21,7 @@ from harness.report.advice_words import (
     saved,
     share_words,
 )
-from harness.report.values import MISSING, Amount, listed, money, number
+from harness.report.values import MISSING, Amount, listed, money, number, signed
 
 _SHORT = {"perplexity": "PPL", "RAG answers": "RAG", "RAG options": "RAG\noptions", "summary facts": "facts"}
 _MOST_NAMED = 3
@@ -79,13 +78,6 @@ def advice_section(advice: Advice) -> AdviceSection:
         steps=next_steps(advice),
         runs=runs,
     )
-
-
-def no_advice(fault: Exception) -> AdviceSection:
-    """What stands in its place where there was a fault in it."""
-    told = f"{fault}" if isinstance(fault, HarnessError) else f"{type(fault).__name__}: {fault}"
-    headline = f"No advice can be given on these runs ({told.rstrip('.')}). The rest of this report holds without it."
-    return AdviceSection("What to take", headline, [], [], [], [], [], [], {})
 
 
 def reasons(setting: Setting) -> list[str]:
@@ -252,7 +244,7 @@ def _cells(advice: Advice, setting: Setting) -> list[Amount]:
     share = figure / advice.figure(best).middle - 1
     found = [Amount(money(figure), figure)] if advice.by == COST else []
     found.append(Amount(number(rate.middle), rate.middle) if rate else Amount(MISSING, None))
-    found.append(Amount(MISSING if setting is best else f"{100 * share:+.0f} %", share))
+    found.append(Amount("best" if setting is best else f"{signed(100 * share, 0)} %", share))
     found.append(Amount(str(len(setting.runs)), len(setting.runs)))
     if any(one.saving for one in advice.ranked):
         saving = setting.saving

@@ -8,7 +8,7 @@ from harness.compare.saving import Saving
 from harness.compare.seen import NOT_SEEN
 from harness.compare.settings import Setting
 from harness.compare.slo_held import SHARE, Held
-from harness.report.values import MISSING, duration, number
+from harness.report.values import MISSING, duration, number, signed
 
 _WORST_WORDS = {"loses": "surely", "inconclusive": "likely"}
 
@@ -99,8 +99,7 @@ def loss_cell(one: QualityLoss | None, setting: Setting) -> str:
         return one.verdict
     if one.figure is DIVERGENCE:
         return f"{one.lost:.3f} nats"
-    sign = "−" if one.lost > 0 else "+" if one.lost < 0 else ""
-    return f"{sign}{100 * abs(one.lost):.1f} {'%' if one.figure.chance is None else 'pt'}"
+    return f"{signed(-100 * one.lost)} {'%' if one.figure.chance is None else 'pt'}"
 
 
 def share_words(share: float) -> str:

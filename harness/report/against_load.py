@@ -8,16 +8,16 @@ import pandas as pd
 
 from harness.metrics.slo import PERCENTILE_LIMITS, SloOptions, limits_of, percentile_limits_of
 from harness.records.searches import RecordedSearch
+from harness.report.axis import WIDE_RANGE, log_axis, whole_numbers
 from harness.report.canvas import INK, drawing, run_style
 from harness.report.figure import Figure, file_name
-from harness.report.latency_throughput import draw_marks
 from harness.report.load_lines import AT_ONCE, RATE, Line, Point, Question
+from harness.report.marks import draw_marks, marks_in_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _FEWEST_LOADS = 2
-_WIDE_RANGE = 15  # between smallest and largest value, from which an axis is logarithmic
 _ROOM = 1.08  # above the largest value
 
 
@@ -64,7 +64,7 @@ def _figure(
             axis.axvline(answer, **run_style(place) | {"linestyle": (0, (1, 2)), "linewidth": 1.1})
         _finish(axis, panel, table)
     axes[-1].set_xlabel(unit)
-    _loads(axes[-1], table["load"])
+    _loads(axes[-1], table["load"], unit)
     figure.align_ylabels()
     return Figure(
         name=file_name("against-load", question.name, "rate" if unit == RATE else "concurrency"),
@@ -138,7 +138,7 @@ def _draw(axis: "Axes", panel: _Panel, rows: pd.DataFrame, place: int) -> None:
     if panel.beside:
         dotted = style | {"linestyle": (0, (1, 1.5)), "linewidth": 1.1}
         axis.plot(rows["load"], rows[panel.beside].astype(float), **dotted)
-    draw_marks(axis, rows, "load", panel.path, place, rows["missed_slo"].eq(True) | rows["doubtful"])
+    draw_marks(axis, rows, "load", panel.path, place)
 
 
 def _finish(axis: "Axes", panel: _Panel, table: pd.DataFrame) -> None:
@@ -148,10 +148,8 @@ def _finish(axis: "Axes", panel: _Panel, table: pd.DataFrame) -> None:
     if panel.beside:
         values += list(table[panel.beside].dropna())
     least, most = float(min(values)), float(max(values))
-    if least > 0 and most / least > _WIDE_RANGE:
-        axis.set_yscale("log")
-        axis.yaxis.set_major_formatter("{x:g}")
-        axis.yaxis.set_minor_formatter("")
+    if least > 0 and most / least > WIDE_RANGE:
+        log_axis(axis, "y")
     else:
         axis.set_ylim(0, most * _ROOM or 1)
     if panel.limit is not None:
@@ -165,18 +163,15 @@ def _finish(axis: "Axes", panel: _Panel, table: pd.DataFrame) -> None:
         )  # fmt: skip
 
 
-def _loads(axis: "Axes", loads: "pd.Series[float]") -> None:
-    """A wide range of loads is doubled from mark to mark: 1, 2, 4 … 64."""
-    from matplotlib.ticker import LogLocator
-
+def _loads(axis: "Axes", loads: "pd.Series[float]", unit: str) -> None:
+    """A wide range of loads is doubled from mark to mark: 1, 2, 4 … 64; sessions are counted."""
     least, most = float(loads.min()), float(loads.max())
-    if least > 0 and most / least > _WIDE_RANGE:
-        axis.set_xscale("log")
-        axis.xaxis.set_major_locator(LogLocator(base=2))
-        axis.xaxis.set_major_formatter("{x:g}")
-        axis.xaxis.set_minor_formatter("")
-    else:
-        axis.set_xlim(0, most * 1.05)
+    if least > 0 and most / least > WIDE_RANGE:
+        log_axis(axis, "x", doubling=True)
+        return
+    if unit == AT_ONCE:
+        whole_numbers(axis, "x")
+    axis.set_xlim(0, most * 1.05)
 
 
 def _answer(line: Line, searches: Sequence[RecordedSearch]) -> float | None:
@@ -200,10 +195,4 @@ def _reading(table: pd.DataFrame, panels: Sequence[_Panel], answered: bool) -> s
         words.append("Goodput: requests per second that kept every limit; dotted, all that were answered.")
     if answered:
         words.append("The vertical dotted line is the answer of the search.")
-    if table["missed_slo"].eq(True).any() or table["doubtful"].any():
-        words.append(
-            "Hollow: the SLO was missed, the run ended early, or a check failed that spoils these figures."
-        )
-    if (table["errors"] > 0).any():
-        words.append("Crossed: requests failed.")
-    return " ".join(words)
+    return " ".join([*words, *marks_in_words(table)])

@@ -14,6 +14,7 @@ from harness.records.searches import RecordedSearch
 from harness.report.context_scaling import outside_studies, scaling_headlines, scaling_words
 from harness.report.labels import group_labels
 from harness.report.memory import memory_words
+from harness.report.parts import reason_for
 from harness.report.values import duration, listed, memory, number
 
 FEWEST_RUNS_FOR_A_VERDICT = 5  # a side
@@ -75,9 +76,17 @@ def answer(
     spoilt = sum(any(check["ok"] is False for check in run.validity) for run in measured)
     if spoilt:
         cautions.append(f"{_count(spoilt, 'run')} failed a validity check: figures it spoils are marked ✗.")
-    if drift := drift_words(measured):
+    if drift := _drift(measured):
         cautions.append(drift)
     return Answer(_what(runs), figures, cautions)
+
+
+def _drift(runs: Sequence[Run]) -> str | None:
+    """A look at the machine that cannot be read costs this sentence alone."""
+    try:
+        return drift_words(runs)
+    except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError) as fault:
+        return f"Whether the machine kept its speed: {reason_for(fault)}"
 
 
 def one_sentence(runs: Sequence[Run]) -> str:

@@ -11,6 +11,7 @@ from harness.compare.context_scaling import Batching, Growth, Study, studies
 from harness.metrics.scaling import Estimate, PowerLaw
 from harness.records.paths import pick
 from harness.records.reader import Run
+from harness.report.axis import log_axis
 from harness.report.canvas import INK, PALETTE, drawing
 from harness.report.figure import Figure
 from harness.report.memory import predicted_bytes_per_token
@@ -278,12 +279,5 @@ def _law(axes: "Axes", places: np.ndarray, law: PowerLaw | None) -> None:
 
 
 def _loglog(axes: "Axes") -> None:
-    from matplotlib.ticker import LogLocator
-
-    axes.set(xscale="log", yscale="log")
-    axes.xaxis.set_major_locator(LogLocator(base=2))
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.set_minor_formatter("")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter("{x:g}")
-    axes.yaxis.set_minor_formatter("")
+    log_axis(axes, "x", doubling=True)
+    log_axis(axes, "y")

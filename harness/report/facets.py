@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from harness.records.paths import pick
 from harness.records.reader import Run
-
-_UNKNOWN = "not known"
+from harness.report.values import UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +21,7 @@ class Facet:
 
 
 def _configured(key: str) -> Callable[[Run], str]:
-    return lambda run: str(pick(run.config, key) or _UNKNOWN)
+    return lambda run: str(pick(run.config, key) or UNKNOWN)
 
 
 _FACETS: tuple[tuple[str, Callable[[Run], str]], ...] = (

@@ -17,6 +17,7 @@ from harness.metrics.summary import gaps_in_window
 from harness.metrics.throughput import concurrency, tokens_over_time
 from harness.metrics.window import NS_PER_S, Window
 from harness.records.reader import Run
+from harness.report.axis import WIDE_RANGE, log_axis, whole_numbers
 from harness.report.canvas import drawing, run_style
 from harness.report.figure import Coloured, Figure
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 _PARTS = (12, 60)  # fewest and most parts of a window; in between a second each
 _MOST_POINTS = 400  # of one line: more cannot be seen at this size
-_WIDE_RANGE = 15  # between smallest and largest value, from which an axis is logarithmic
 _SHORTEST_GAP_MS = 0.01  # a logarithmic axis has no 0: gaps of events read at once stand here
 _MB = 1e6
 _PER_REQUEST = "kv_per_request_bytes"
@@ -82,8 +82,6 @@ def load_over_time(runs: Sequence[Coloured]) -> Figure | None:
     drawn = [(series, run) for series, run in runs if len(run.events) and run.window]
     if not drawn:
         return None
-    from matplotlib.ticker import MaxNLocator
-
     figure, (upper, lower) = drawing(panels=2, height=3.9)
     data = []
     for series, run in drawn:
@@ -97,7 +95,7 @@ def load_over_time(runs: Sequence[Coloured]) -> Figure | None:
         lower.plot(frame["second"], frame["requests_in_flight"], **run_style(series))
         data.append(frame)
     upper.set(ylabel="output tokens/s", ylim=(0, None), xlim=(0, None))
-    lower.yaxis.set_major_locator(MaxNLocator(integer=True))
+    whole_numbers(lower, "y")
     lower.set(ylabel="in flight", xlabel="seconds of the measured window", ylim=(0, None))
     return Figure(
         name="load",
@@ -174,16 +172,11 @@ def _distribution(
             lines.append((series, run, *_cumulative(values, rising)))
     if not lines:
         return None
-    from matplotlib.ticker import LogLocator
-
     figure, (axes,) = drawing()
     low = min(values.min() for _, _, values, _ in lines)
     high = max(values.max() for _, _, values, _ in lines)
-    if low > 0 and high / low > _WIDE_RANGE:
-        axes.set_xscale("log")
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.xaxis.set_major_formatter("{x:g}")
-        axes.xaxis.set_minor_formatter("")
+    if low > 0 and high / low > WIDE_RANGE:
+        log_axis(axes, "x")
     for series, _, values, shares in lines:
         axes.step(values, shares, where="post", **run_style(series))
     decorate(axes)

@@ -15,6 +15,7 @@ import pandas as pd
 from harness.metrics.quality_figures import QUALITY_FIGURES
 from harness.records.paths import pick
 from harness.records.reader import Run
+from harness.report.axis import WIDE_RANGE, log_axis
 from harness.report.canvas import INK, PALETTE, drawing
 from harness.report.figure import Figure, file_name
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 _KV = "memory.kv_per_request_bytes"
 _MB = 1e6
 _FEWEST_GROUPS = 3  # two points are a comparison, not a frontier
-_WIDE_RANGE = 15  # between least and most memory, from which the axis is logarithmic
 _LONGEST_NAME = 34
 
 
@@ -91,9 +91,8 @@ def _figure(
         _draw(panel, measure, table)
     axes[-1].set_xlabel("KV cache of a request, MB")
     least, most = (edge([table["kv_mb"].agg(edge.__name__) for _, table in tables]) for edge in (min, max))
-    if most / least > _WIDE_RANGE:
-        axes[-1].set_xscale("log")
-        axes[-1].xaxis.set_major_formatter("{x:g}")
+    if most / least > WIDE_RANGE:
+        log_axis(axes[-1], "x")
     name = file_name(what.lower(), "against-memory", workload)
     return Figure(
         name=name,

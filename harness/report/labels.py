@@ -1,12 +1,12 @@
 """Names of runs in a report: engine and workload, and whatever else tells them apart."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from harness.records.paths import pick
 from harness.records.reader import Run
-from harness.report.values import flatten
+from harness.report.values import flatten, listed
 
 # Never part of a name: where results lie, what only repeats a run, and what only a check of it is held against.
 _NOT_TELLING = ("results_dir", "repeats", "backend.port", "hardware.drift_limit")
@@ -16,7 +16,13 @@ _SEEDS = ("seed", "backend.seed")
 _ASKED_ABOUT = ("quality", "slo.")
 # What one machine costs is no part either; of several it is what tells them apart.
 _PRICE = ("hardware.price_per_hour", "hardware.currency")
-_MACHINE = ("cpu", "cores", "gpus")
+_MACHINE: dict[str, Callable[[Any], str]] = {
+    "cpu": lambda cpu: _short(cpu or "an unknown CPU"),
+    "cores": lambda cores: f"{cores} cores",
+    "gpus": lambda gpus: _short(listed(list(map(str, gpus or []))) or "no GPU"),
+}
+# How much of a workload is asked for, and where it is kept: not what it asks.
+SIZE_OF_WORKLOAD = ("workload.requests", "workload.save")
 _LONGEST_VALUE = 40
 
 
@@ -45,23 +51,33 @@ def setting_labels(runs: Sequence[Run]) -> dict[str, str]:
     about, since a setting that is measured again with them is the same. So is one whose price was given later,
     where all ran on one machine.
     """
-    machines = {repr([pick(run.fingerprint, f"machine.{part}") for part in _MACHINE]) for run in runs}
-    aside = (*_ASKED_ABOUT, *_PRICE) if len(machines) == 1 else _ASKED_ABOUT
-    named = _named(runs, (*_NOT_TELLING, *_SEEDS), aside)
-    return {
-        run.id: label.replace(f" · {pick(run.config, 'workload.name')}", "", 1)
-        for run, label in zip(runs, named.values(), strict=True)
-    }
+    return _served(runs, _ASKED_ABOUT)
 
 
 def served_labels(runs: Sequence[Run]) -> dict[str, str]:
     """Like `setting_labels`, whatever the load: what a line over several loads is called."""
-    aside = (*_ASKED_ABOUT, *_PRICE, "load.", "workload.requests")
+    return _served(runs, (*_ASKED_ABOUT, "load.", *SIZE_OF_WORKLOAD))
+
+
+def _served(runs: Sequence[Run], aside: tuple[str, ...]) -> dict[str, str]:
+    machines = _machines(runs)
+    aside = aside if len(set(filter(None, machines))) > 1 else (*aside, *_PRICE)
     named = _named(runs, (*_NOT_TELLING, *_SEEDS), aside)
     return {
-        run.id: label.replace(f" · {pick(run.config, 'workload.name')}", "", 1)
-        for run, label in zip(runs, named.values(), strict=True)
+        run.id: " · ".join(filter(None, (_without_workload(run, label), machine)))
+        for run, label, machine in zip(runs, named.values(), machines, strict=True)
     }
+
+
+def _without_workload(run: Run, label: str) -> str:
+    return label.replace(f" · {pick(run.config, 'workload.name')}", "", 1)
+
+
+def _machines(runs: Sequence[Run]) -> list[str]:
+    """In what each run's machine is not that of all; "" where all are the same, and of a run that does not tell."""
+    told = [pick(run.fingerprint, "machine") or {} for run in runs]
+    different = [part for part in _MACHINE if len({repr(one.get(part)) for one in told if one}) > 1]
+    return [", ".join(_MACHINE[part](one.get(part)) for part in different) if one else "" for one in told]
 
 
 def _named(
@@ -76,7 +92,7 @@ def _named(
         telling = [key for key in different if key not in not_telling and not key.startswith(groups_aside)]
         alone = bool(telling) and len(grouped) == 1
         prefix = [*([] if alone else [base]), *_caveats(members)]
-        result.update({run.id: " · ".join([*prefix, *_options(run, telling)]) for run in members})
+        result.update({run.id: " · ".join([*prefix, *option_words(run, telling)]) for run in members})
     return {run.id: result[run.id] for run in runs}
 
 
@@ -98,7 +114,7 @@ def _caveats(runs: Sequence[Run]) -> list[str]:
     return list(dict.fromkeys(str(words) for run in runs for words in pick(run.fingerprint, "caveats") or []))
 
 
-def _options(run: Run, keys: list[str]) -> list[str]:
+def option_words(run: Run, keys: list[str]) -> list[str]:
     """`name=value` of each key that this run sets; the whole key where its last part alone would be ambiguous."""
     values: dict[str, dict[str, Any]] = defaultdict(dict)
     for key in keys:

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from harness.report.canvas import INK, PAPER, drawing, run_style
+from harness.report.canvas import INK, drawing, run_style
 from harness.report.figure import Figure, file_name
 from harness.report.frontier import frontier
 from harness.report.load_lines import Line, Question
+from harness.report.marks import draw_marks, marks_in_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -91,30 +92,13 @@ def points_table(lines: Sequence[Line]) -> pd.DataFrame:
     return table
 
 
-def draw_marks(
-    axes: "Axes", rows: pd.DataFrame, x: str, y: str, series: int, hollow: "pd.Series[bool]"
-) -> None:
-    """A circle a row, hollow where told, crossed where requests failed (column `errors`)."""
-    style = run_style(series) | {"linestyle": "none"}
-    circle = style | {"markersize": 5.5, "markeredgewidth": 1.3, "zorder": 3}
-    cross = style | {"markersize": 8, "color": INK, "markeredgewidth": 1.1, "zorder": 4}
-    for chosen, shape, look in (
-        (~hollow, "o", circle),
-        (hollow, "o", circle | {"markerfacecolor": PAPER}),
-        (rows["errors"] > 0, "x", cross),
-    ):
-        if chosen.any():  # a line of nothing would still take room, in a corner
-            axes.plot(rows.loc[chosen, x], rows.loc[chosen, y], marker=shape, clip_on=False, **look)
-
-
 def _draw_line(axes: "Axes", rows: pd.DataFrame, place: int) -> None:
     ordered = rows.sort_values("load", kind="stable")
     axes.plot(
         ordered["tokens_per_s_per_user"], ordered["output_tokens_per_s"],
         **run_style(place) | {"linewidth": 1.3}, zorder=2,
     )  # fmt: skip
-    hollow = ordered["missed_slo"].eq(True) | ordered["doubtful"]
-    draw_marks(axes, ordered, "tokens_per_s_per_user", "output_tokens_per_s", place, hollow)
+    draw_marks(axes, ordered, "tokens_per_s_per_user", "output_tokens_per_s", place)
 
 
 def _reading(question: Question, table: pd.DataFrame) -> str:
@@ -128,10 +112,4 @@ def _reading(question: Question, table: pd.DataFrame) -> str:
         words.append("The broad band is the frontier: no point beats one on it in both.")
     else:
         words.append("There is no frontier: no point keeps the SLO with figures that every check passed.")
-    if table["missed_slo"].eq(True).any() or table["doubtful"].any():
-        words.append(
-            "Hollow: the SLO was missed, the run ended early, or a check failed that spoils these figures."
-        )
-    if (table["errors"] > 0).any():
-        words.append("Crossed: requests failed.")
-    return " ".join(words)
+    return " ".join([*words, *marks_in_words(table)])

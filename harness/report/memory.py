@@ -15,6 +15,7 @@ from harness.metrics.kv_per_token import fitted, held_tokens
 from harness.metrics.window import Window
 from harness.records.paths import pick
 from harness.records.reader import Run
+from harness.report.axis import WIDE_RANGE, log_axis, whole_numbers
 from harness.report.canvas import INK, PALETTE, drawing, run_style
 from harness.report.figure import Coloured, Figure
 from harness.report.values import memory, percent
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 _MB = 1e6
 _FEWEST_SAMPLES = 3
 _LEAST_SPREAD = 1.25  # between the longest and the shortest: closer lengths draw one spot
-_WIDE_RANGE = 15  # between longest and shortest, from which the axes are logarithmic
 _MOST_BARS = 24
 _PARTS = (("weights", PALETTE[0]), ("KV cache", PALETTE[1]), ("overhead", PALETTE[6]))
 _LONGEST_NAME = 60
@@ -60,8 +60,6 @@ def predicted_bytes_per_token(run: Run) -> float | None:
 
 def against_length(runs: Sequence[Coloured], held: pd.DataFrame) -> Figure | None:
     """KV used / requests against tokens held / requests, a point a sample, and the geometry's lines."""
-    from matplotlib.ticker import LogLocator
-
     lengths = held["tokens"] / held["requests"]
     if len(held) < _FEWEST_SAMPLES or lengths.max() < _LEAST_SPREAD * lengths.min():
         return None
@@ -73,12 +71,9 @@ def against_length(runs: Sequence[Coloured], held: pd.DataFrame) -> Figure | Non
     rates = _rates(run for _, run in runs if run.id in set(held["run"]))
     for rate in rates:
         _prediction(axes, edges, rate * edges, {"color": INK}, f"{memory(rate)} a token")
-    if edges[1] > _WIDE_RANGE * edges[0]:
-        axes.set(xscale="log", yscale="log")
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.xaxis.set_major_formatter("{x:g}")
-        axes.xaxis.set_minor_formatter("")
-        axes.yaxis.set_major_formatter("{x:g}")
+    if edges[1] > WIDE_RANGE * edges[0]:
+        log_axis(axes, "x")
+        log_axis(axes, "y")
     else:
         axes.set(xlim=(0, None), ylim=(0, None))
     axes.set(xlabel="tokens of a request, prompt and answer so far", ylabel="KV used of a request, MB")
@@ -97,8 +92,6 @@ def against_requests(runs: Sequence[Coloured], held: pd.DataFrame) -> Figure | N
     """KV used against requests at once, and what their tokens are predicted to take."""
     if len(held) < _FEWEST_SAMPLES or held["requests"].nunique() < 2:
         return None
-    from matplotlib.ticker import MaxNLocator
-
     figure, (axes,) = drawing()
     by_id = {run.id: run for _, run in runs}
     predicted = False
@@ -110,7 +103,7 @@ def against_requests(runs: Sequence[Coloured], held: pd.DataFrame) -> Figure | N
             each = rate * float((points["tokens"] / points["requests"]).mean())
             _prediction(axes, counts, each * counts, run_style(int(series)))
             predicted = True
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    whole_numbers(axes, "x")
     axes.set(xlabel="requests at once", ylabel="KV used, MB", xlim=(0, None), ylim=(0, None))
     return Figure(
         name="kv-requests",

@@ -5,28 +5,30 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from harness.compare.advice import Advice
 from harness.compare.again import command, overrides_of
+from harness.compare.conf_files import exists
 from harness.metrics.latency import measured, succeeded
 from harness.records.paths import pick
 from harness.records.reader import Run
 from harness.records.searches import RecordedSearch, searches_of
-from harness.report.advice import AdviceSection, advice_section, no_advice
+from harness.report.advice import sections
 from harness.report.advising import advice_on
 from harness.report.against_load import against_load
-from harness.report.answer import answer
+from harness.report.answer import Answer, answer
 from harness.report.canvas import DASH_ARRAYS, PALETTE
 from harness.report.comparison import comparison_sections
 from harness.report.context_scaling import outside_studies, scaling_sections
+from harness.report.differences import fingerprints_that_differ, options_that_differ, pairs
 from harness.report.facets import facets
 from harness.report.figure import Figure
 from harness.report.figures import load_over_time, memory_over_time, token_gaps, ttft_distribution
 from harness.report.frontier import frontier_figures
 from harness.report.glossary import GLOSSARY
-from harness.report.labels import differing_options, group_labels, labels
+from harness.report.labels import group_labels, labels
 from harness.report.latency_throughput import latency_throughput
 from harness.report.load_lines import questions
 from harness.report.memory import memory_figures
+from harness.report.parts import Parts
 from harness.report.positions import perplexity_by_position
 from harness.report.quality_costs import cost_sections
 from harness.report.script import page_script
@@ -34,11 +36,10 @@ from harness.report.searches import section
 from harness.report.table import Cell, Column, cells, columns_for, error_count, failed_checks
 from harness.report.timeline import timeline
 from harness.report.tradeoff import tradeoff_sections
-from harness.report.values import against_limit, flatten, listed
+from harness.report.values import UNKNOWN, against_limit, listed
 
 _SHOWN_ERRORS = 3  # of one kind in one run
-_SHOWN_VALUES = 6  # of one key that differs
-_UNKNOWN = "not known"
+_NEEDED = ("backend", "model", "workload", "load")  # groups without which nobody knows what was run
 
 
 @dataclass(frozen=True)
@@ -84,29 +85,52 @@ class CheckRow:
 
 
 def page(runs: Sequence[Run]) -> dict[str, Any]:
-    """What the template needs, by name."""
+    """What the template needs, by name. A fault in an optional part leaves its reason in `missing`."""
+    parts = Parts()
+    nothing: tuple[list[Figure], list[Figure]] = ([], [])
+    undrawn: dict[str, Figure] = {}
     names = labels(runs)
     groups = group_labels(runs)
     series = list(dict.fromkeys(groups.values()))
     coloured = [(series.index(groups[run.id]), run) for run in runs]
+    drawn = [(position, run) for position, run in coloured if run.status != "failed"]
     columns = columns_for(runs)
-    rows = [_row(run, names[run.id], position, columns) for position, run in coloured]
+    rows = [_row(run, names[run.id], position, columns, parts) for position, run in coloured]
     searches = searches_of(runs)
-    rivals = outside_studies(runs)
-    advised, advice = _advised(rivals, searches)
+    rivals = parts.section_or_reason(
+        "scaling", "What a longer context costs", lambda: outside_studies(runs), list(runs)
+    )
+    advised = parts.listed("advice", "What to take", lambda: advice_on(rivals, searches))
     ranked = {run.id for one in advised for group in one.asked.groups.values() for run in group}
-    quality, speed = frontier_figures(rivals, groups)
-    asked = questions(rivals)
-    loads = against_load(asked, searches)
-    drawn_in = {run: name for name, figure in loads.items() for run in " ".join(figure.data["runs"]).split()}
+    quality, speed = parts.section_or_reason(
+        "quality", "What memory buys", lambda: frontier_figures(rivals, groups), nothing
+    )
+    asked = parts.listed("load", "What was asked", lambda: questions(rivals, searches))
+    loads = parts.section_or_reason(
+        "load", "What more load costs", lambda: against_load(asked, searches), undrawn
+    )
+    drawn_in = {run: name for name, figure in loads.items() for ids in figure.runs.values() for run in ids}
     return {
         "title": _title(runs),
-        "answer": answer(runs, searches, ranked),
-        "advice": advice,
-        "searches": [section(search, runs, _first_known(search, drawn_in)) for search in searches],
-        "scaling": [*scaling_sections(runs), *tradeoff_sections(advised)],
-        "comparisons": comparison_sections(rivals, groups),
-        "quality_costs": cost_sections(runs),
+        "answer": parts.section_or_reason(
+            "answer", "Answer", lambda: answer(runs, searches, ranked), Answer("", [], [])
+        ),
+        "advice": parts.listed("advice", "What to take", lambda: sections(advised)),
+        "searches": parts.listed(
+            "searches",
+            "The search",
+            lambda: [section(search, runs, _first_known(search, drawn_in)) for search in searches],
+        ),
+        "scaling": [
+            *parts.listed("scaling", "What a longer context costs", lambda: scaling_sections(runs)),
+            *parts.listed("scaling", "How much of the past must stay", lambda: tradeoff_sections(advised)),
+        ],
+        "comparisons": parts.listed(
+            "comparisons", "Side by side", lambda: comparison_sections(rivals, groups)
+        ),
+        "quality_costs": parts.listed(
+            "quality", "What settings cost in quality", lambda: cost_sections(runs)
+        ),
         "rows": rows,
         "series": [(swatch(position), label) for position, label in enumerate(series)],
         "number_of": {run.id: number for number, run in enumerate(runs, 1)},
@@ -115,19 +139,28 @@ def page(runs: Sequence[Run]) -> dict[str, Any]:
         "columns": columns,
         # In groups: each is a section of the page.
         "figures": {
-            "frontier": latency_throughput(asked),
-            "waits": _those_drawn(ttft_distribution(coloured), token_gaps(coloured)),
-            "load": list(loads.values()),
-            "memory": [*memory_figures(coloured, groups), *speed],
-            "quality": [*quality, *_those_drawn(perplexity_by_position(coloured))],
-            "time": _those_drawn(load_over_time(coloured), memory_over_time(coloured)),
+            "frontier": parts.figures(
+                "frontier", "The frontier of latency and throughput", lambda: latency_throughput(asked)
+            ),
+            "waits": parts.figures(
+                "waits", "How long users wait", lambda: [ttft_distribution(drawn), token_gaps(drawn)]
+            ),
+            "load": parts.figures("load", "What more load costs", lambda: list(loads.values())),
+            "memory": parts.figures("memory", "Memory", lambda: [*memory_figures(drawn, groups), *speed]),
+            "quality": parts.figures(
+                "quality", "Quality against memory", lambda: [*quality, perplexity_by_position(drawn)]
+            ),
+            "time": parts.figures(
+                "time", "Over time", lambda: [load_over_time(drawn), memory_over_time(drawn)]
+            ),
         },
         "errors": [error for row in rows for error in _errors(row)],
         "checks": _checks(rows),
-        "differences": _differences(runs),
-        "fingerprints": _fingerprints(runs),
+        "differences": options_that_differ(runs),
+        "fingerprints": fingerprints_that_differ(runs),
         "glossary": GLOSSARY,
         "started": _date(min(run.started_at for run in runs)),
+        "missing": parts.missing,
     }
 
 
@@ -135,22 +168,9 @@ def _first_known(search: RecordedSearch, drawn_in: Mapping[str, str]) -> str | N
     return next((drawn_in[probe.run] for probe in search.probes if probe.run in drawn_in), None)
 
 
-def _those_drawn(*figures: Figure | None) -> list[Figure]:
-    return [figure for figure in figures if figure is not None]
-
-
-def _advised(
-    runs: Sequence[Run], searches: Sequence[RecordedSearch]
-) -> tuple[list[Advice], list[AdviceSection]]:
-    """Advice and its sections; whatever is wrong with it is said in its place, and never costs the report."""
-    try:
-        advised = advice_on(runs, searches)
-        return advised, [advice_section(one) for one in advised]
-    except Exception as fault:
-        return [], [no_advice(fault)]
-
-
-def _row(run: Run, label: str, series: int, columns: Sequence[Column]) -> Row:
+def _row(run: Run, label: str, series: int, columns: Sequence[Column], parts: Parts) -> Row:
+    title = f"Every request of {label}"
+    drawn = parts.figures("timelines", title, lambda: [timeline(run, f"timeline-{run.id}", label)])
     return Row(
         run=run,
         label=label,
@@ -161,10 +181,10 @@ def _row(run: Run, label: str, series: int, columns: Sequence[Column]) -> Row:
         failed_checks=failed_checks(run),
         passed_checks=sum(check["ok"] is True for check in run.validity),
         notes=[str(note) for note in pick(run.fingerprint, "notes") or []],
-        timeline=timeline(run, f"timeline-{run.id}", label),
+        timeline=next(iter(drawn), None),
         again=_again(run),
-        config=_pairs(run.config),
-        fingerprint=_pairs(run.fingerprint),
+        config=pairs(run.config),
+        fingerprint=pairs(run.fingerprint),
         launch=[(phase, " ".join(map(str, line))) for phase, line in run.launch.items() if line],
     )
 
@@ -172,9 +192,17 @@ def _row(run: Run, label: str, series: int, columns: Sequence[Column]) -> Row:
 def _again(run: Run) -> str | None:
     """The command that measures the run again; None where its configuration is none that this version knows."""
     try:
-        return command(overrides_of(run))
+        overrides = overrides_of(run)
+        known = all(_exists(group, choice) for group, choice in overrides.items() if "." not in group)
+        told = all(isinstance(run.config.get(group), Mapping) for group in _NEEDED)
+        return command(overrides) if known and told else None
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
+
+
+def _exists(group: str, choice: str) -> bool:
+    """Whether conf/ has this choice, or each of a list of them; of a seed there is no choice."""
+    return group == "seed" or all(exists(f"{group}/{one}.yaml") for one in choice.strip("[]").split(","))
 
 
 def swatch(series: int) -> Swatch:
@@ -213,43 +241,11 @@ def _checks(rows: Sequence[Row]) -> list[CheckRow]:
             if entry["ok"]:
                 check = CheckRow(check.title, check.advice, check.passed + 1, check.failed, check.unknown)
             elif entry["ok"] is None:
-                check.unknown.append((row.label, str(entry.get("why") or _UNKNOWN)))
+                check.unknown.append((row.label, str(entry.get("why") or UNKNOWN)))
             else:
                 check.failed.append((row.label, against_limit(entry)))
             found[entry["check"]] = check
     return sorted(found.values(), key=lambda check: (not check.failed, bool(check.passed)))
-
-
-def _differences(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
-    """Options that are not the same in all runs, with their distinct values in order of appearance."""
-    return [
-        (key, list(dict.fromkeys(_text(pick(run.config, key)) for run in runs)))
-        for key in differing_options(runs)
-    ]
-
-
-def _fingerprints(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
-    """What is not the same in all fingerprints (versions, machine, plan, model), with its first distinct values."""
-    flat = [flatten(run.fingerprint) for run in runs if run.status != "failed"]
-    found = []
-    for key in sorted({key for fingerprint in flat for key in fingerprint}):
-        values = list(dict.fromkeys(_text(fingerprint.get(key)) for fingerprint in flat))
-        if len(values) > 1:
-            more = [f"and {len(values) - _SHOWN_VALUES} more"] if len(values) > _SHOWN_VALUES else []
-            found.append((key, [*values[:_SHOWN_VALUES], *more]))
-    return found
-
-
-def _pairs(record: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [(key, _text(value)) for key, value in flatten(record).items()]
-
-
-def _text(value: Any) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, list):
-        return ", ".join(map(str, value)) or "none"
-    return str(value)
 
 
 def _title(runs: Sequence[Run]) -> str:

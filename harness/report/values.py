@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 MISSING = "–"
+UNKNOWN = "not known"  # where there is room for words
 _BYTE_UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
@@ -48,11 +49,11 @@ def percent(share: float | None) -> str:
     return MISSING if share is None else f"{100 * share:.0f} %"
 
 
-def signed(value: float) -> str:
-    """To one decimal with its sign, which a zero does not have: −1.5, +0.2, 0.0, ∞."""
-    if value in (float("inf"), float("-inf")):
-        return "∞"
-    rounded = f"{abs(value):.1f}"
+def signed(value: float, decimals: int = 1) -> str:
+    """Rounded, with its sign, which a zero does not have: −1.5, +0.2, 0.0, ∞, −∞."""
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    rounded = f"{abs(value):.{decimals}f}"
     return rounded if float(rounded) == 0 else f"{'−' if value < 0 else '+'}{rounded}"
 
 

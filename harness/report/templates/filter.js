@@ -1,6 +1,6 @@
 // The boxes above the tables narrow the page to some of its runs. An element that says which runs it is about is
 // shown while one of them is; so is a line of a figure with its name in the legend. Within one facet any ticked value
-// will do.
+// will do. A section that has nothing left to show goes with what it showed.
 {
   const bar = document.getElementById("filters");
   if (bar) {
@@ -9,6 +9,10 @@
     const reset = bar.querySelector("button");
     const elements = [...document.querySelectorAll("[data-runs]")];
     const figures = [...document.querySelectorAll(".by-series")];
+    const sections = [...document.querySelectorAll("main > section")].map((section) => ({
+      section,
+      parts: [...section.querySelectorAll("figure, tbody tr, details")],
+    }));
     const ofAll = [...document.querySelectorAll(".of-all")];
     const runs = [...document.querySelectorAll("tr[data-facets]")].map(({ dataset }) => ({
       number: dataset.runs,
@@ -38,6 +42,10 @@
           line.toggleAttribute("hidden", !series.has(line.dataset.series));
         }
         figure.hidden = series.size === 0;
+      }
+      for (const { section, parts } of sections) {
+        if (!section.dataset.runs) section.hidden = false; // the others were shown or hidden above
+        if (parts.length && parts.every((part) => part.hidden)) section.hidden = true;
       }
       for (const remark of ofAll) remark.hidden = !narrowed;
       reset.hidden = chosen.length === 0;

@@ -11,6 +11,7 @@ from harness.metrics.slo import SloOptions
 from harness.metrics.throughput import goodput
 from harness.metrics.window import Window
 from harness.records.reader import Run, read_run
+from harness.records.searches import RecordedProbe, RecordedSearch
 from harness.report.against_load import against_load
 from harness.report.latency_throughput import latency_throughput
 from harness.report.load_lines import AT_ONCE, RATE, questions
@@ -81,7 +82,7 @@ def test_two_points_are_no_frontier_and_other_lengths_another_question(measured:
     other = replace(other, config={**longer, "load": closed(4)})
     asked = questions([*runs, other])
     assert [len(one.lines[0].points) for one in asked] == [2, 1]
-    assert len({one.name for one in asked}) == 2 and "5 + 999 tokens" in asked[1].title
+    assert len({one.name for one in asked}) == 2 and "output_tokens=999, prompt_tokens=5" in asked[1].title
     assert latency_throughput(asked) == []
 
 
@@ -144,11 +145,15 @@ def test_a_percentile_that_falls_on_failed_requests_is_not_drawn(measured: Run):
         "met": False,
     }
     runs = []
-    for rate, percentiles in ((1.0, []), (4.0, [held])):
+    met = held | {"value_ms": 80.0, "met": True}
+    for rate, percentiles in ((1.0, [met]), (4.0, [held])):
         run = at(measured, f"r{rate:g}", {"name": "poisson", "rate": rate})
         runs.append(replace(run, summary={**run.summary, "slo_percentiles": percentiles}))
     (figure,) = against_load(questions(runs), []).values()
     assert figure.data["ttft_ms.p95"].isna().tolist() == [False, True]
+    unlimited = replace(runs[0], summary={**runs[0].summary, "slo_percentiles": []})
+    (figure,) = against_load(questions([unlimited, runs[1]]), []).values()  # then of both what was answered
+    assert figure.data["ttft_ms.p95"].tolist() == [run.summary["ttft_ms"]["p95"] for run in runs]
 
 
 def test_rates_and_concurrencies_are_figures_of_their_own_and_changing_loads_none(measured: Run):
@@ -163,3 +168,67 @@ def test_rates_and_concurrencies_are_figures_of_their_own_and_changing_loads_non
 
 def test_one_load_alone_is_not_drawn_against_it(measured: Run, tmp_path: Path):
     assert against_load(questions([at(measured, "a", closed(4))]), []) == {}
+
+
+def on(run: Run, **machine: Any) -> Run:
+    told = {**run.fingerprint, "machine": {**run.fingerprint["machine"], **machine}}
+    return replace(run, fingerprint=told)
+
+
+def test_machines_are_lines_of_their_own_and_a_price_given_later_is_none(measured: Run):
+    here = [at(measured, f"a{count}", closed(count), 10 * count) for count in (1, 2)]
+    prices = [
+        {**run.config, "hardware": {"price_per_hour": price}}
+        for run, price in zip(here, (None, 2.0), strict=True)
+    ]
+    (question,) = questions([replace(run, config=config) for run, config in zip(here, prices, strict=True)])
+    assert [line.ids for line in question.lines] == [["a1", "a2"]]
+    there = [on(replace(run, id=f"b{run.id}"), cores=64, gpus=["H200"]) for run in here]
+    (question,) = questions([*here, *there])
+    assert {line.label: line.ids for line in question.lines} == {
+        "openvino · 2 cores, no GPU": ["a1", "a2"],
+        "openvino · 64 cores, H200": ["ba1", "ba2"],
+    }
+    assert [point.figure("output_tokens_per_s") for point in question.lines[0].points] == [10, 20]
+
+
+def test_questions_of_one_workload_are_named_by_what_differs(measured: Run):
+    def asked(name: str, **options: Any) -> Run:
+        run = at(measured, name, closed(1))
+        return replace(run, config={**run.config, "workload": {"name": "chat", **options}})
+
+    runs = [asked(f"t{turns}", turns=turns, save=f"{turns}.jsonl", requests=9 + turns) for turns in (0, 1, 2)]
+    assert [one.title for one in questions(runs)] == ["chat (turns=0)", "chat (turns=1)", "chat (turns=2)"]
+    assert len(questions([asked("a", save="x"), asked("b", requests=7)])) == 1
+    other = replace(runs[0], id="other", fingerprint={**runs[0].fingerprint, "model_sha256": "another"})
+    titles = [one.title for one in questions([runs[0], other])]
+    assert len(set(titles)) == 2
+
+
+def test_hollow_is_by_the_share_that_the_search_asked_for(measured: Run):
+    """Half of the requests keep the limit: enough where a search asked for 40 %, too few by the usual 99 %."""
+    rows = measured.requests[measured.requests["phase"] == "measured"]
+    ttft = (rows["first_ns"] - rows["scheduled_ns"]).to_numpy(dtype=float) / 1e6
+    limits = NO_LIMITS | {"ttft_ms": float(np.median(ttft))}
+    run = at(measured, "p1", {"name": "poisson", "rate": 1.0})
+    run = replace(run, config={**run.config, "slo": limits})
+
+    def missed(needed: float | None) -> bool | None:
+        probe = RecordedProbe(1.0, "p1", "complete", True, None, "", (), 0.5, None)
+        search = RecordedSearch("s", "s", "search", RATE, needed, (probe,), None, "")
+        return questions([run], [search])[0].lines[0].points[0].missed
+
+    assert missed(0.4) is False and missed(0.9) is True and missed(None) is True
+    assert questions([run])[0].lines[0].points[0].missed is True
+
+
+def test_one_run_without_an_slo_takes_no_limit_from_the_figure(measured: Run):
+    def limited(name: str, rate: float, ttft: float | None) -> Run:
+        run = at(measured, name, {"name": "poisson", "rate": rate})
+        return replace(run, config={**run.config, "slo": NO_LIMITS | {"ttft_p95_ms": ttft}})
+
+    (question,) = questions([limited("a", 1, 200.0), limited("b", 2, 200.0), limited("c", 3, None)])
+    assert question.slo is not None and question.slo.ttft_p95_ms == 200
+    assert [point.missed is None for point in question.lines[0].points] == [False, False, True]
+    (question,) = questions([limited("a", 1, 200.0), limited("b", 2, 300.0)])
+    assert question.slo is None

@@ -162,5 +162,5 @@ def test_a_fault_in_advice_does_not_cost_the_report(runs: list[Run], tmp_path: P
     """A limit that is no number cannot be judged; everything else can be shown."""
     runs[0].config["slo"] = {"ttft_p95_ms": "soon"}  # type: ignore[index]
     page = write_report(runs[:1], tmp_path / "report").read_text()
-    assert "No advice can be given on these runs (TypeError:" in page
+    assert "What to take: This cannot be told of these runs (TypeError:" in page
     assert "The rest of this report holds without it." in page

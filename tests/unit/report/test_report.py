@@ -120,6 +120,8 @@ def test_the_policy_lets_the_one_script_run_and_no_other(tmp_path: Path):
         "script-src": f"'sha256-{digest}'",
         "style-src": "'unsafe-inline'",
         "img-src": "data:",
+        "base-uri": "'none'",
+        "form-action": "'none'",
     }
 
 
