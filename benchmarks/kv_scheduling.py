@@ -26,7 +26,10 @@ from omegaconf import OmegaConf
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from backends.kvcompress.loading import assemble
+from backends.kvcompress.model.config import DecoderConfig
 from backends.kvcompress.model.decoder import Decoder, load_decoder
+from backends.kvcompress.spec import KvSpec, from_mapping, with_full_precision
+from backends.kvcompress.store.paged import PagedStore
 from backends.serving.engine import EngineConfig
 from backends.serving.writing import Writing
 from benchmarks.kv.arm import Arm, Forced
@@ -38,7 +41,6 @@ from harness.core.tokenizer import Tokenizer
 
 FULL, STATIC, PRESSURE, DYNAMIC = "everything kept", "static", "dynamic, pressure alone", "dynamic"
 _EVICTING = {"evict": "auto", "spread": "retrieval"}
-_PAGE_SLACK = 1.1  # pages of exact f32 slots take that much more than their values
 
 
 def main() -> int:
@@ -153,8 +155,6 @@ def _arm(
     evicting = {} if name == FULL else {**_EVICTING, "budget": {"fraction": options.kept}}
     weights = {"least": 1.0, "most": 1.0} if name == PRESSURE else {}
     longest = max(len(one.prompt) + one.tokens for one in load)
-    geometry = model.config
-    per_token = 2 * geometry.layers * geometry.kv_heads * geometry.head_dim * 4
     config = EngineConfig(
         model=folder,
         eos_ids=(),
@@ -163,7 +163,7 @@ def _arm(
         kv_dtype="f32",
         context_length=longest,
         max_running=len(load),
-        kv_bytes=pool_bytes or int(options.pool_tokens * per_token * _PAGE_SLACK),
+        kv_bytes=pool_bytes or bytes_of_exact(options.pool_tokens, model.config, from_mapping(kv), longest),
         prefix_cache=False,
         prefill_chunk=options.chunk,
         threads=1,
@@ -176,6 +176,16 @@ def _arm(
         },
     )
     return Arm(name, assemble(config, model, writing), load)
+
+
+def bytes_of_exact(tokens: int, model: DecoderConfig, spec: KvSpec, longest: int) -> int:
+    """Of whole pages of the compiled store that hold so many tokens in float32. longest: tokens of a request."""
+    store = PagedStore(
+        model.layers, model.kv_heads, model.heads // model.kv_heads, model.head_dim, "f32",
+        pool_bytes=0, max_rows=0, context_length=longest, threads=1, has_attention=lambda spec: False,
+    )  # fmt: skip
+    pages = store.pages_for(with_full_precision(spec), tokens, 0)
+    return model.layers * model.kv_heads * pages * store.page_bytes
 
 
 def _parser() -> argparse.ArgumentParser:

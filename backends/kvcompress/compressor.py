@@ -1,7 +1,10 @@
 """Evicts and packs what one request holds in one layer: for each chunk of its prompt, and before a decode step.
 
-Eviction comes before what is new is added, so that the budget holds at every step and what does not stay is never
-written. While decoding it leaves some slots free, so that most steps evict nothing.
+Eviction comes before what is new is added, so that what does not stay of a chunk need not be written. A budget holds
+between two passes. Within one, the layer at work may be beyond it: what stays of a chunk is exact until it is packed,
+which counts against a budget in bytes, and `TorchStore` holds all of the chunk for a moment. With when=prompt the
+whole prompt is held until it is read. While decoding, an eviction leaves some slots free, so that most steps evict
+nothing.
 """
 
 from collections.abc import Callable

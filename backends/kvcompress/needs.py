@@ -51,8 +51,9 @@ class Needs:
     def passing(self, spec: KvSpec, tokens: int) -> int:
         """Pages beyond `held` while a pass appends so many tokens, or a chunk of them.
 
-        Layer by layer, one request after another, a chunk is appended before the layer is shrunk, and packed slots
-        are written before the exact ones are dropped.
+        Layer by layer, one request after another: what stays of a chunk is added as exact slots before it is packed,
+        and packed slots are written before the exact ones are dropped. `TorchStore` adds the whole chunk before the
+        layer is shrunk. The compiled store needs none of it for exact slots that are evicted; they are counted alike.
         """
         if spec.evict == "none" and spec.quant == "none":
             return 0

@@ -15,15 +15,17 @@ from backends.kvcompress.engine import KvCompressEngine
 from backends.kvcompress.model.decoder import Decoder, load_decoder
 from backends.kvcompress.model.size import bytes_held
 from backends.kvcompress.needs import Needs
+from backends.kvcompress.policies import policy
 from backends.kvcompress.scheduler import Scheduler
 from backends.kvcompress.scheduling import Scheduling, WorkloadClass
+from backends.kvcompress.store.paged import PagedStore
 from backends.kvcompress.store_torch import TorchStore
 from backends.serving.engine import EngineConfig, RequestOutput, Sampling
 from backends.serving.writing import Writing
 from tests.support.kv import spec as kv_spec
 
 VOCABULARY = 97
-LAYERS, HEADS, HEAD_DIM = 3, 2, 16
+LAYERS, HEADS, GROUP, HEAD_DIM = 3, 2, 2, 16
 CONTEXT = 256
 
 
@@ -35,7 +37,7 @@ def tiny_llama(folder: Path) -> Any:
         hidden_size=64,
         intermediate_size=96,
         num_hidden_layers=LAYERS,
-        num_attention_heads=4,
+        num_attention_heads=HEADS * GROUP,
         num_key_value_heads=HEADS,
         head_dim=HEAD_DIM,
         vocab_size=VOCABULARY,
@@ -52,6 +54,17 @@ def tiny_llama(folder: Path) -> Any:
 SCHEDULING = Scheduling(
     headroom=0, tokens=100, least=1.0, most=1.0, classes={"other": WorkloadClass(3.0, 1.0)}
 )
+
+
+def torch_store(pool_bytes: int) -> KvStore:
+    return TorchStore(LAYERS, HEADS, HEAD_DIM, pool_bytes, torch.float32, torch.device("cpu"))
+
+
+def paged_store(pool_bytes: int) -> KvStore:
+    return PagedStore(
+        LAYERS, HEADS, GROUP, HEAD_DIM, "f32", pool_bytes, max_rows=9, context_length=CONTEXT, threads=1,
+        has_attention=lambda spec: policy(spec.evict).attention is not None,
+    )  # fmt: skip
 
 
 @dataclass
@@ -94,11 +107,13 @@ def driven(
     scheduling: Scheduling = SCHEDULING,
     eos_ids: tuple[int, ...] = (VOCABULARY - 1,),
     writing: Callable[..., Writing] = Writing,
+    kind: Callable[[int], KvStore] = torch_store,
     **changes: Any,
 ) -> Driven:
-    """With a pool of so many pages. changes: of the default KV setting."""
-    page = TorchStore(LAYERS, HEADS, HEAD_DIM, 1 << 20, torch.float32, torch.device("cpu")).page_bytes
-    store = TorchStore(LAYERS, HEADS, HEAD_DIM, pages * page, torch.float32, torch.device("cpu"))
+    """With a pool of so many pages. kind: makes the store from the bytes of its pool. changes: of the default KV
+    setting."""
+    page = kind(0).page_bytes
+    store = kind(pages * page)
     attention = PagedAttention(store, LAYERS, HEADS, model.rope, measures=dynamic)
     needs = Needs(store, Shape(LAYERS, HEADS), chunk)
     admission: Admission = Static(store, needs, scheduling.headroom)

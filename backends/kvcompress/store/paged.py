@@ -30,8 +30,8 @@ class PagedStore:
     context_length: most tokens of a request. threads: of numba, over requests and KV heads. has_attention: whether
     attention sums are kept for a spec.
 
-    In `read`, packed slots come before exact ones. Where `append` raises PoolFull nothing has changed; where `pack`
-    does, some slots are packed and the others are still exact.
+    In `read`, packed slots come before exact ones. Where `append` or `add_chunk` raises PoolFull nothing has changed;
+    where `pack` does, some slots are packed and the others are still exact.
     """
 
     packed = True

@@ -2,12 +2,16 @@
 
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numba
 import pytest
 import torch
 
+from backends.kvcompress import prefill
+from benchmarks.kv.ours import Ours
 from benchmarks.kv.processes import Worker
 from benchmarks.kv.settings import ours
 from harness.core.errors import HarnessError
@@ -69,3 +73,32 @@ def test_what_fails_there_is_told_here_and_the_process_goes_on(worker: Worker):
     with pytest.raises(HarnessError, match="budget"):
         worker.call("open", prompts=PROMPTS, setting=setting("evict=knorm"))
     assert worker.call("pss_bytes") > 1 << 20
+
+
+def test_two_drivers_in_one_process_measure_each_its_own(
+    model: tuple[Path, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for owner, name in ((torch, "set_num_threads"), (torch, "set_grad_enabled"), (numba, "set_num_threads")):
+        monkeypatch.setattr(
+            owner, name, lambda value: None
+        )  # settings of the whole process, of other tests too
+    first, second = Ours(model[0], 1), Ours(model[0], 1)
+    timed: list[Ours] = []
+    for driver in (first, second):
+        monkeypatch.setattr(driver, "_timed", partial(_noted, timed, driver))
+    untimed = prefill.add_given
+    with torch.no_grad():
+        for driver in (first, second):
+            timed.clear()
+            handle = driver.open(PROMPTS, setting("evict=h2o budget.fraction=0.5"))["handle"]
+            assert timed and set(map(id, timed)) == {id(driver)}
+            driver.close(handle)
+    assert prefill.add_given is untimed
+
+
+def _noted(timed: list[Ours], driver: Ours, method: Any) -> Any:
+    def note(*given: Any) -> Any:
+        timed.append(driver)
+        return method(*given)
+
+    return note

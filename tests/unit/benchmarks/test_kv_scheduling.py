@@ -5,13 +5,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from backends.kvcompress.model.decoder import Decoder
 from backends.kvcompress.scheduling import Scheduling, WorkloadClass
 from benchmarks.kv.arm import Arm, Forced
 from benchmarks.kv.mixed import KINDS, Asked
-from benchmarks.kv_scheduling import DYNAMIC, FULL, STATIC, loss, missed, table
-from tests.support.kv_engine import driven, load_tiny, sampling, tiny_llama
+from benchmarks.kv_scheduling import DYNAMIC, FULL, STATIC, bytes_of_exact, loss, missed, table
+from tests.support.kv import spec
+from tests.support.kv_engine import driven, load_tiny, paged_store, sampling, tiny_llama
 
 EVICTING = {"evict": "knorm", "budget": {"tokens": 24}}
 LOAD = [Asked(kind, tuple(range(number, number + 60)), 8, number * 5.0) for number, kind in enumerate(KINDS)]
@@ -73,3 +75,15 @@ def test_the_table_has_a_row_for_each_and_the_full_cache_loses_nothing(arms: lis
     assert len(rows) == 3
     assert {line.count("|") for line in (header, rule, *rows)} == {9 + len(KINDS)}
     assert missed(arms) == [f"{DYNAMIC} runs no more requests at once than {FULL}"]
+
+
+@pytest.mark.parametrize("count", [1, 100, 333])
+def test_a_pool_of_so_many_tokens_holds_them_and_no_page_more(model: Decoder, count: int) -> None:
+    config = model.config
+    store = paged_store(bytes_of_exact(count, config, spec(), 256))
+    row = store.open(spec())
+    shape = (count, config.kv_heads, config.head_dim)
+    rows, positions = torch.full((count,), row, dtype=torch.int32), torch.arange(count)
+    for layer in range(config.layers):
+        store.append(layer, rows, positions, torch.zeros(shape), torch.zeros(shape))
+    assert store.free_pages() == 0

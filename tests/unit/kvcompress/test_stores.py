@@ -115,6 +115,49 @@ def test_slots_are_read_without_their_vectors(make: Make) -> None:
         assert torch.equal(getattr(bare, field), getattr(whole, field))
 
 
+@pytest.mark.parametrize("before", [0, 11], ids=["first chunk", "columns before"])
+@pytest.mark.parametrize("tells", ["nothing", "given", "kept", "both"])
+def test_of_a_chunk_what_is_kept_is_added_with_what_it_was_given(make: Make, tells: str, before: int) -> None:
+    store = make()
+    row = store.open(spec())
+    first, chunk = tokens(before), tokens(21, first=before)
+    first.append(store, 0, row)
+    random = torch.Generator().manual_seed(5)
+    given = torch.rand(HEADS, before + 21, generator=random) if tells in ("given", "both") else None
+    kept = torch.rand(HEADS, before + 21, generator=random) < 0.5 if tells in ("kept", "both") else None
+    store.add_chunk(0, row, chunk.positions, chunk.keys, chunk.values, given, kept)
+    for number, head in enumerate(held(store.read(0, row))):
+        stays = np.ones(before + 21, bool)
+        if kept is not None:
+            stays[before:] = kept[number, before:].numpy()  # what was held is not asked for
+        sums = np.zeros(before + 21, np.float32)
+        if given is not None:
+            sums[before:] = given[number, before:].numpy()
+        assert head.positions.tolist() == np.flatnonzero(stays).tolist()
+        for side in ("keys", "values"):
+            whole = torch.cat([getattr(first, side), getattr(chunk, side)])[:, number].numpy()
+            assert np.array_equal(getattr(head, side), whole[stays])
+        assert np.array_equal(head.attention, sums[stays])
+        assert not head.packed.any()
+    assert store.counts(1, row) == [0] * HEADS
+
+
+def test_a_chunk_that_finds_no_room_changes_nothing(make: Make) -> None:
+    store = make(make().page_bytes * 9)
+    row = store.open(spec())
+    tokens(5).append(store, 0, row)
+    before, free = store.read(0, row), store.free_pages()
+    many = tokens(300, first=5)
+    with pytest.raises(PoolFull):
+        store.add_chunk(0, row, many.positions, many.keys, many.values, torch.ones(HEADS, 300), None)
+    after = store.read(0, row)
+    assert store.free_pages() == free
+    assert all(
+        torch.equal(getattr(before, field), getattr(after, field))
+        for field in ("keys", "values", "positions", "packed", "attention")
+    )
+
+
 def test_attention_is_that_of_a_dense_cache(make: Make) -> None:
     store = make()
     lengths = (1, 7, 8, 9, 64, 200)
