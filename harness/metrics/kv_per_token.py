@@ -75,16 +75,40 @@ def held_tokens(
     streams = _Streams(rows, events)
     found = []
     samples = telemetry[window.holds(telemetry["ns"]) & telemetry[KV_USED_BYTES].notna()]
+    samples = samples[_only_generating(samples["ns"].to_numpy(), calm_ns, sent, first, last, ended)]
     for ns, used in zip(samples["ns"].tolist(), samples[KV_USED_BYTES].tolist(), strict=True):
         there = (sent <= ns + calm_ns) & ~(ended < ns - calm_ns)
-        generating = (first < ns - calm_ns) & (last > ns + calm_ns)
-        if not there.any() or (there & ~generating).any():
-            continue
         tokens = float(prompts[there].sum()) + sum(
             streams.tokens(place, ns) for place in np.flatnonzero(there)
         )
         found.append((ns, int(there.sum()), tokens, float(used)))
     return pd.DataFrame(found, columns=columns)
+
+
+def _only_generating(
+    instants: np.ndarray,
+    calm_ns: float,
+    sent: np.ndarray,
+    first: np.ndarray,
+    last: np.ndarray,
+    ended: np.ndarray,
+) -> np.ndarray:
+    """Where somebody is there and everybody who is generates, by counting those who began and ended before.
+
+    Whoever generates is there, so equal numbers mean the same requests. An instant that never came is NaN.
+    """
+    there = _by(sent, instants + calm_ns) - _before(ended, instants - calm_ns)
+    calm = last - first > 2 * calm_ns  # the others never generate for long enough
+    generating = _before(first[calm] + calm_ns, instants) - _by(last[calm] - calm_ns, instants)
+    return (there > 0) & (there == generating)
+
+
+def _by(events_ns: np.ndarray, instants: np.ndarray) -> np.ndarray:
+    return np.searchsorted(np.sort(events_ns[~np.isnan(events_ns)]), instants, side="right")
+
+
+def _before(events_ns: np.ndarray, instants: np.ndarray) -> np.ndarray:
+    return np.searchsorted(np.sort(events_ns[~np.isnan(events_ns)]), instants, side="left")
 
 
 class _Streams:

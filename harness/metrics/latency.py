@@ -42,10 +42,14 @@ def event_gaps(events: pd.DataFrame) -> pd.DataFrame:
     Returns columns `phase`, `index`, `ns` (when the later event came), `gap_ms` and `tokens` (of the later
     event). A request of one event has no gap. Events read from the socket at once have a gap of 0.
     """
-    ordered = events.sort_values(["phase", "index", "ns"], kind="stable")
-    same = (ordered["index"] == ordered["index"].shift()) & (ordered["phase"] == ordered["phase"].shift())
-    gaps = ordered.loc[same, ["phase", "index", "ns", "tokens"]].copy()
-    gaps["gap_ms"] = ordered["ns"].diff()[same].to_numpy(dtype=float) / NS_PER_MS
+    phase, index, ns = (
+        pd.factorize(events["phase"], sort=True)[0],
+        *(events[name].to_numpy() for name in ("index", "ns")),
+    )
+    order = np.lexsort((ns, index, phase))  # sorting the phases' names would take most of the time
+    same = (np.diff(index[order]) == 0) & (np.diff(phase[order]) == 0)
+    gaps = events.iloc[order[1:][same]][["phase", "index", "ns", "tokens"]].copy()
+    gaps["gap_ms"] = np.diff(ns[order])[same] / NS_PER_MS
     return gaps
 
 

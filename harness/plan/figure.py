@@ -1,7 +1,8 @@
 """The heat map of a plan: how full the memory is by context length and requests at once."""
 
 from harness.plan.planning import Plan
-from harness.report.canvas import HEIGHT, INK, PALETTE, drawing, to_svg
+from harness.report.canvas import HEIGHT, drawing, to_svg
+from harness.report.palette import INK, PALETTE
 
 _FITS, _TOO_MUCH = PALETTE[0], PALETTE[1]
 _WORDS_PT = 6.5

@@ -9,10 +9,11 @@ import pandas as pd
 from harness.metrics.slo import PERCENTILE_LIMITS, SloOptions, limits_of, percentile_limits_of
 from harness.records.searches import RecordedSearch
 from harness.report.axis import WIDE_RANGE, log_axis, whole_numbers
-from harness.report.canvas import INK, drawing, run_style
+from harness.report.canvas import drawing
 from harness.report.figure import Figure, file_name
 from harness.report.load_lines import AT_ONCE, RATE, Line, Point, Question
 from harness.report.marks import draw_marks, marks_in_words
+from harness.report.palette import INK, run_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,33 +7,22 @@ prefix of their own, since several figures share one page.
 
 import io
 import re
-import textwrap
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from harness.report.alone import GAP, LEGEND, LINE_WIDTH, TITLE, Surroundings, printable
+from harness.report.palette import INK, PALETTE, PAPER, series_style
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's palette, safe for colour-blindness; yellow last and darker than theirs, which is faint on white.
-PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#cdbf00")
-DASHES = ("solid", (0, (5, 2)), (0, (1.5, 1.5)), (0, (7, 2, 1.5, 2)))
-DASH_ARRAYS = ("none", "5 2", "1.5 1.5", "7 2 1.5 2")
-INK, PAPER = "#010203", "#fefefe"  # what is written with, and on
 WIDTH, HEIGHT = 5.0, 2.9  # inches; small, so that words stay legible on a phone
+_POINTS = 72  # of an inch
 _RASTER_DPI = 160
 _FILE_DPI = 200  # twice the 100 that a figure is laid out for
-_TITLE, _LEGEND = 11, 8.5  # points
-_TITLE_LINE, _LEGEND_ENTRY, _LEGEND_LINE, _GAP = (
-    0.2,
-    0.195,
-    0.145,
-    0.1,
-)  # inches; an entry of a legend, each further line
-_TITLE_WIDTH, _LEGEND_WIDTH = 50, 68  # characters of a line
-_TWO_COLUMNS = 30  # characters of the longest entry of a legend
 
 _STYLE = {
     "svg.fonttype": "none",
@@ -65,19 +54,6 @@ _STYLE = {
 }
 
 
-def series_style(position: int) -> dict[str, Any]:
-    """Colour and dash of the n-th series; the same pair comes again only after 32."""
-    return {
-        "color": PALETTE[position % len(PALETTE)],
-        "linestyle": DASHES[position // len(PALETTE) % len(DASHES)],
-    }
-
-
-def run_style(series: int) -> dict[str, Any]:
-    """`series_style` of a series of runs, whose lines the page can hide with the runs."""
-    return series_style(series) | {"gid": f"series-{series}"}
-
-
 def drawing(panels: int = 1, height: float = HEIGHT) -> "tuple[Figure, list[Axes]]":
     """A figure of panels one below the other that share their x axis."""
     import matplotlib
@@ -89,33 +65,32 @@ def drawing(panels: int = 1, height: float = HEIGHT) -> "tuple[Figure, list[Axes
     return figure, list(axes)
 
 
-def to_svg(figure: "Figure", prefix: str) -> str:
-    """The figure as an `<svg>` element without width and height; `prefix` makes its identifiers unique."""
-    _lay_out(figure)
-    return _for_page(_as_svg(figure, prefix).decode(), prefix)
+def to_document(figure: "Figure", prefix: str) -> str:
+    """The figure as an SVG document of matplotlib's, from which the forms are made that people see.
 
-
-def to_files(figure: "Figure", name: str, title: str, legend: Mapping[int, str]) -> tuple[bytes, bytes]:
-    """The figure as an SVG and a PNG that stand alone, on white, under its title and above its legend.
-
-    legend: words by number of series. Adds both to the figure.
+    prefix: makes its identifiers the same in every report.
     """
     _lay_out(figure)
-    lines = textwrap.wrap(_printable(title), _TITLE_WIDTH)
-    entries = {place: textwrap.fill(_printable(words), _LEGEND_WIDTH) for place, words in legend.items()}
-    narrow = len(entries) > 1 and max(map(len, entries.values())) <= _TWO_COLUMNS
-    rows = [words.count("\n") for words in entries.values()][:: 2 if narrow else 1]
-    below = sum(_LEGEND_ENTRY + further * _LEGEND_LINE for further in rows) + (_GAP if rows else 0)
-    _grow(figure, len(lines) * _TITLE_LINE + _GAP if lines else 0, below)
-    height = figure.get_figheight()
+    return _as_svg(figure, prefix).decode()
+
+
+def to_svg(figure: "Figure", prefix: str) -> str:
+    """The figure as an `<svg>` element without width and height; `prefix` makes its identifiers unique."""
+    return for_page(to_document(figure, prefix), prefix)
+
+
+def to_png(figure: "Figure", around: Surroundings) -> bytes:
+    """The figure on white, under its title and above its legend. To be called last: the figure keeps both."""
+    _lay_out(figure)
+    _grow(figure, around.above / _POINTS, around.below / _POINTS)
     figure.text(
-        0.02, 1 - _GAP / height, "\n".join(lines), fontsize=_TITLE, fontweight="bold", va="top", color=INK
-    )
-    if entries:
-        _add_legend(figure, entries, 2 if narrow else 1)
+        0.02, 1 - GAP / _POINTS / figure.get_figheight(), "\n".join(around.title),
+        fontsize=TITLE, fontweight="bold", va="top", color=INK,
+    )  # fmt: skip
+    if around.entries:
+        _add_legend(figure, around)
     figure.set_facecolor("white")
-    svg = re.sub(rb'<g id="series-\d+"', b"<g", _as_svg(figure, name))  # no identifier twice
-    return svg, _as_png(figure)
+    return _as_png(figure)
 
 
 def _lay_out(figure: "Figure") -> None:
@@ -137,15 +112,16 @@ def _grow(figure: "Figure", above: float, below: float) -> None:
         axes.set_position((place.x0, bottom, place.width, height))
 
 
-def _add_legend(figure: "Figure", entries: Mapping[int, str], columns: int) -> None:
+def _add_legend(figure: "Figure", around: Surroundings) -> None:
     from matplotlib.lines import Line2D
 
     handles = [
-        Line2D([], [], label=words, linewidth=1.7, **series_style(place)) for place, words in entries.items()
+        Line2D([], [], label="\n".join(lines), linewidth=LINE_WIDTH, **series_style(place))
+        for place, lines in around.entries.items()
     ]
     figure.legend(
-        handles=handles, loc="lower left", bbox_to_anchor=(0, 0), ncols=columns, frameon=False, fontsize=_LEGEND,
-        labelcolor=INK, borderaxespad=0.2,
+        handles=handles, loc="lower left", bbox_to_anchor=(0, 0), ncols=around.columns, frameon=False,
+        fontsize=LEGEND, labelcolor=INK, borderaxespad=0.2,
     )  # fmt: skip
 
 
@@ -183,19 +159,15 @@ def _saving(figure: "Figure", style: Mapping[str, Any]) -> Iterator[None]:
         shown += [*axes.texts, axes.xaxis.label, axes.yaxis.label]
     for text in shown:
         text.set_parse_math(False)
-        text.set_text("\n".join(map(_printable, text.get_text().split("\n"))))
+        text.set_text("\n".join(map(printable, text.get_text().split("\n"))))
     all_of_it: dict[Any, Any] = {**_STYLE, **style}
     with matplotlib.rc_context(all_of_it), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"Glyph \d+ .* missing from font")
         yield
 
 
-def _printable(words: str) -> str:
-    """Without what no drawing can show and no XML file may hold: control characters, halves of surrogate pairs."""
-    return "".join(letter if letter.isprintable() else " " for letter in words)
-
-
-def _for_page(document: str, prefix: str) -> str:
+def for_page(document: str, prefix: str) -> str:
+    """A document of matplotlib's as an element whose colours follow the page, with identifiers of its own."""
     svg = document[document.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r"<style[^>]*>.*?</style>", "", svg, flags=re.DOTALL)  # would apply to the whole page
@@ -203,14 +175,19 @@ def _for_page(document: str, prefix: str) -> str:
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
     svg = svg.replace("<svg", '<svg aria-hidden="true" focusable="false"', 1)
-    svg = re.sub(
-        r'<g id="series-(\d+)"', r'<g data-series="\1"', svg
-    )  # several lines share one: no identifier
-    svg = re.sub(r'\bid="', f'id="{prefix}-', svg)
-    svg = re.sub(r'href="#', f'href="#{prefix}-', svg)
-    svg = re.sub(r"url\(#", f"url(#{prefix}-", svg)
-    svg = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", svg)
-    svg = svg.replace(INK, "currentColor").replace(PAPER, "var(--paper)")
-    for position, colour in enumerate(PALETTE):
-        svg = svg.replace(colour, f"var(--series-{position})")
+    svg = re.sub(r"<[^>]+>", lambda found: _tag_for_page(found.group(), prefix), svg)  # no word between tags
     return re.sub(r"\n\s*", "\n", svg)
+
+
+def _tag_for_page(tag: str, prefix: str) -> str:
+    tag = re.sub(
+        r'<g id="series-(\d+)"', r'<g data-series="\1"', tag
+    )  # several lines share one: no identifier
+    tag = re.sub(r'\bid="', f'id="{prefix}-', tag)
+    tag = re.sub(r'href="#', f'href="#{prefix}-', tag)
+    tag = re.sub(r"url\(#", f"url(#{prefix}-", tag)
+    tag = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", tag)
+    tag = tag.replace(INK, "currentColor").replace(PAPER, "var(--paper)")
+    for position, colour in enumerate(PALETTE):
+        tag = tag.replace(colour, f"var(--series-{position})")
+    return tag

@@ -12,9 +12,10 @@ from harness.metrics.scaling import Estimate, PowerLaw
 from harness.records.paths import pick
 from harness.records.reader import Run
 from harness.report.axis import log_axis
-from harness.report.canvas import INK, PALETTE, drawing
+from harness.report.canvas import drawing
 from harness.report.figure import Figure
 from harness.report.memory import predicted_bytes_per_token
+from harness.report.palette import INK, PALETTE
 from harness.report.table import failed_checks
 from harness.report.values import duration, listed, memory, number, signed
 

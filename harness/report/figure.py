@@ -7,7 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from harness.records.reader import Run
-from harness.report.canvas import to_files, to_svg
+from harness.report.alone import standing_alone, surroundings
+from harness.report.canvas import for_page, to_document, to_png
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +24,8 @@ class Figure:
     """A drawn figure. name: of its files and anchor. reading: how to read it.
 
     series: which of the page's series are drawn. legend: words by number of series, where they are none of these, and
-    runs: the ids of those that each of them stands for, so that it can be hidden with them.
+    runs: the ids of those that each of them stands for, so that it can be hidden with them. has_png: whether it is
+    worth a second drawing.
     """
 
     name: str
@@ -34,19 +36,28 @@ class Figure:
     series: list[int] = field(default_factory=list)
     legend: dict[int, str] = field(default_factory=dict)
     runs: dict[int, list[str]] = field(default_factory=dict)
+    has_png: bool = True
+
+    @cached_property
+    def _document(self) -> str:
+        return to_document(self.drawn, self.name)
 
     @cached_property
     def svg(self) -> str:
         """As it stands in the page: without title and legend, which the page shows in its own font."""
-        return to_svg(self.drawn, self.name)
+        return for_page(self._document, self.name)
 
-    def files(self, page_series: list[str]) -> tuple[bytes, bytes]:
-        """An SVG and a PNG that stand alone, with title and legend. page_series: words of the page's series.
+    def files(self, page_series: list[str]) -> tuple[str, bytes | None]:
+        """An SVG, and a PNG if it has one, that stand alone, with title and legend.
+
+        page_series: words of the page's series.
 
         To be called last: the drawing keeps what is added.
         """
         legend = self.legend or {place: page_series[place] for place in self.series}
-        return to_files(self.drawn, self.name, self.title, legend)
+        around = surroundings(self.title, legend)
+        svg = standing_alone(self._document, around)
+        return svg, to_png(self.drawn, around) if self.has_png else None
 
 
 def file_name(*words: str) -> str:

@@ -18,8 +18,9 @@ from harness.metrics.throughput import concurrency, tokens_over_time
 from harness.metrics.window import NS_PER_S, Window
 from harness.records.reader import Run
 from harness.report.axis import WIDE_RANGE, log_axis, whole_numbers
-from harness.report.canvas import drawing, run_style
+from harness.report.canvas import drawing
 from harness.report.figure import Coloured, Figure
+from harness.report.palette import run_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

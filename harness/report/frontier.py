@@ -16,8 +16,9 @@ from harness.metrics.quality_figures import QUALITY_FIGURES
 from harness.records.paths import pick
 from harness.records.reader import Run
 from harness.report.axis import WIDE_RANGE, log_axis
-from harness.report.canvas import INK, PALETTE, drawing
+from harness.report.canvas import drawing
 from harness.report.figure import Figure, file_name
+from harness.report.palette import INK, PALETTE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from harness.report.canvas import INK, drawing, run_style
+from harness.report.canvas import drawing
 from harness.report.figure import Figure, file_name
 from harness.report.frontier import frontier
 from harness.report.load_lines import Line, Question
 from harness.report.marks import draw_marks, marks_in_words
+from harness.report.palette import INK, run_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from harness.report.canvas import INK, PAPER, run_style
+from harness.report.palette import INK, PAPER, run_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -16,8 +16,9 @@ from harness.metrics.window import Window
 from harness.records.paths import pick
 from harness.records.reader import Run
 from harness.report.axis import WIDE_RANGE, log_axis, whole_numbers
-from harness.report.canvas import INK, PALETTE, drawing, run_style
+from harness.report.canvas import drawing
 from harness.report.figure import Coloured, Figure
+from harness.report.palette import INK, PALETTE, run_style
 from harness.report.values import memory, percent
 
 if TYPE_CHECKING:

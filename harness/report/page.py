@@ -15,7 +15,6 @@ from harness.report.advice import sections
 from harness.report.advising import advice_on
 from harness.report.against_load import against_load
 from harness.report.answer import Answer, answer
-from harness.report.canvas import DASH_ARRAYS, PALETTE
 from harness.report.comparison import comparison_sections
 from harness.report.context_scaling import outside_studies, scaling_sections
 from harness.report.differences import fingerprints_that_differ, options_that_differ, pairs
@@ -28,6 +27,7 @@ from harness.report.labels import group_labels, labels
 from harness.report.latency_throughput import latency_throughput
 from harness.report.load_lines import questions
 from harness.report.memory import memory_figures
+from harness.report.palette import DASH_ARRAYS, PALETTE
 from harness.report.parts import Parts
 from harness.report.positions import perplexity_by_position
 from harness.report.quality_costs import cost_sections

@@ -6,8 +6,9 @@ import pandas as pd
 
 from harness.records.paths import pick
 from harness.records.reader import Run
-from harness.report.canvas import drawing, run_style
+from harness.report.canvas import drawing
 from harness.report.figure import Coloured, Figure
+from harness.report.palette import run_style
 
 _FEWEST_PARTS = 2
 

@@ -13,8 +13,9 @@ from harness.compare.tradeoff import Kept, Tradeoff, tradeoffs
 from harness.metrics.quality_figures import QUALITY_FIGURES
 from harness.records.paths import pick
 from harness.report.advice_words import risk, share_words
-from harness.report.canvas import INK, drawing, series_style
+from harness.report.canvas import drawing
 from harness.report.figure import Figure
+from harness.report.palette import INK, series_style
 from harness.report.values import listed, memory, percent
 
 _KV = "memory.kv_per_request_bytes"

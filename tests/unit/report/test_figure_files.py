@@ -9,8 +9,9 @@ import pytest
 
 from harness.records.reader import find_runs
 from harness.report import write_report
-from harness.report.canvas import drawing, series_style
+from harness.report.canvas import drawing
 from harness.report.figure import Figure, file_name
+from harness.report.palette import series_style
 from tests.support.synthetic_runs import Schedule, write_run
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -24,7 +25,7 @@ def a_figure(title: str = "Time to first token", **more: object) -> Figure:
     return Figure("name", title, "How to read it.", figure, pd.DataFrame(), **more)  # type: ignore[arg-type]
 
 
-def words(svg: bytes) -> str:
+def words(svg: str) -> str:
     return " ".join("".join(text.itertext()) for text in ElementTree.fromstring(svg).iter(f"{SVG}text"))
 
 
@@ -41,9 +42,8 @@ def test_they_have_a_title_a_legend_colours_and_a_white_ground():
     svg, png = one.files(["vllm", "openvino · chat"])
     told = words(svg)
     assert "Time to first token" in told and "openvino · chat" in told and "vllm" not in told
-    text = svg.decode()
-    assert "#ffffff" in text and "#d55e00" in text
-    assert "var(" not in text and "currentColor" not in text
+    assert 'fill="white"' in svg and "#d55e00" in svg
+    assert "var(" not in svg and "currentColor" not in svg
     width, height = size(png)
     assert width == 1000 and height > 580  # two pixels for each of the page's; a title and a legend taller
 
@@ -77,7 +77,8 @@ def test_they_lie_beside_the_page_and_those_of_an_earlier_report_go(tmp_path: Pa
     folder = tmp_path / "report"
     write_report(find_runs(["r*"], tmp_path), folder)
     svgs = {path.stem for path in (folder / "figures").glob("*.svg")}
-    assert svgs == {path.stem for path in (folder / "figures").glob("*.png")}
+    pngs = {path.stem for path in (folder / "figures").glob("*.png")}
+    assert {name for name in svgs if not name.startswith("timeline")} == pngs  # one a run would take too long
     assert svgs == {path.stem for path in (folder / "data").glob("*.csv")}
     assert {"ttft", "gaps", "load", "memory", "timeline-r0"} < svgs
     assert any(name.startswith("latency-throughput-a-..-b-i") for name in svgs)
@@ -86,8 +87,31 @@ def test_they_lie_beside_the_page_and_those_of_an_earlier_report_go(tmp_path: Pa
             one.get("id") for one in ElementTree.fromstring(path.read_bytes()).iter() if one.get("id")
         ]
         assert len(identifiers) == len(set(identifiers)), path
+    own = [folder / "data" / "mine.csv", folder / "figures" / "mine.png"]
+    for path in own:
+        path.write_text("kept")
     write_report(find_runs(["r0"], tmp_path), folder)
     assert not list((folder / "figures").glob("latency-throughput*"))
+    assert not list((folder / "data").glob("latency-throughput*"))
+    assert [path.read_text() for path in own] == ["kept", "kept"]
+
+
+def test_every_file_of_a_report_is_linked_from_its_page(tmp_path: Path):
+    """By the links a later report knows which files are the earlier one's."""
+    write_run(tmp_path, "r1", Schedule(jitter=0.2))
+    folder = tmp_path / "report"
+    page = write_report(find_runs(["r1"], tmp_path), folder).read_text()
+    for path in (*(folder / "figures").iterdir(), *(folder / "data").iterdir()):
+        assert f'href="{path.parent.name}/{path.name}"' in page
+
+
+def test_words_that_look_like_a_colour_or_an_identifier_are_shown_as_they_are():
+    figure, (axes,) = drawing()
+    axes.set(xlabel='engine #0072b2 id="x"')
+    one = Figure("name", "t", "", figure, pd.DataFrame())
+    assert 'engine #0072b2 id="x"' in words(
+        f'<svg xmlns="{SVG[1:-1]}" xmlns:xlink="http://www.w3.org/1999/xlink">{one.svg[one.svg.index(">") + 1 :]}'
+    )
 
 
 def test_names_of_files_are_safe_and_different():

@@ -56,7 +56,8 @@ def test_the_page_is_self_contained_and_its_identifiers_are_unique(tmp_path: Pat
     beside = {
         a["href"] for t, a in page.tags if t == "a" and (a["href"] or "").startswith(("data/", "figures/"))
     }
-    assert len(beside) == 3 * html_figures(page)
+    timelines = sum(name.startswith("data/timeline") for name in beside)
+    assert timelines == 2 and len(beside) == 3 * html_figures(page) - timelines  # those as SVG and CSV alone
     for target in beside:
         assert (tmp_path / "report" / str(target)).is_file()
 
