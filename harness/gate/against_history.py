@@ -85,7 +85,7 @@ def _judge_figure(
         why=why,
         baseline=usual,
         candidate=median(every),
-        worsening=worsening(Series((usual,), every, measure.higher_is_better)) if usual else None,
+        worsening=worsening([Series((usual,), every, measure.higher_is_better)]) if usual else None,
         visible=size,
         looks=len(looks),
     )

@@ -9,8 +9,9 @@ PASSED, REGRESSED, INCONCLUSIVE = "passed", "regressed", "inconclusive"
 class Finding:
     """One figure (path, title, unit) of one cell.
 
-    baseline, candidate: medians over runs, None where there are none. worsening: relative change to the worse.
-    p: of both looks together where there were two. visible: the least worsening that would have been found.
+    baseline, candidate: medians over the runs of a look (of two looks their geometric mean), None where there are
+    none. worsening: relative change to the worse. p: of both looks together where there were two. visible: the least
+    worsening that would have been found.
     looks: how often it was measured. decisive: it speaks for the whole cell, whose figures are not judged.
     """
 

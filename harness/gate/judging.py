@@ -4,7 +4,6 @@ What cannot be judged has not passed: runs that are missing, figures that tonigh
 """
 
 from collections.abc import Mapping, Sequence
-from statistics import median
 
 from harness.compare.measures import Measure
 from harness.gate.cells import Side
@@ -14,9 +13,11 @@ from harness.gate.paired import (
     Limits,
     Series,
     leans,
+    leans_twice,
+    level,
     positive,
     regressed,
-    together_p,
+    too_few,
     visible,
     worse_p,
     worsening,
@@ -97,25 +98,24 @@ def _judge_figure(
     if any(side.spoilt(measure) for pair in pairs for side in pair):
         return undecided(name, measure, "a validity check failed in most runs")
     found = [_series(pair, measure) for pair in pairs]
-    series = [one for one in found if one is not None]
-    if len(series) < len(found):
+    looks = [one for one in found if one is not None]
+    if len(looks) < len(found):
         return undecided(name, measure, "a value of 0 has no ratio to another")
-    first, *later = series
-    both = first + later[0] if later else first
-    least = min(len(side) for one in series for side in (one.baseline, one.candidate))
-    seen = visible(both, least, limits)
-    lean_twice = bool(later) and leans(first, limits) and leans(later[0], limits)
-    p = together_p(first, later[0], limits) if lean_twice else worse_p(both)
+    fewest = min(min(one.runs) for one in looks)
+    if too_few(looks, limits):
+        return undecided(name, measure, f"too few runs that count ({fewest} a side) to tell anything")
+    seen, p = visible(looks, fewest, limits), worse_p(looks, limits)
     word, why = PASSED, f"no worsening of {seen:.0%} or more"
-    if later and regressed(first, later[0], limits):
+    if regressed(looks, limits):
         word, why = REGRESSED, f"worse in both looks, together p = {p:.2g}"
-    elif lean_twice:
+    elif leans_twice(looks, limits):
         word, why = INCONCLUSIVE, f"worse in both looks, but not beyond the errors allowed (p = {p:.2g})"
     elif seen > options.largest_blind:
         word, why = INCONCLUSIVE, f"noise: a change of {seen:.0%} could have gone unseen"
-    elif leans(first, limits):
-        held = "did not hold in a second" if later else "was not followed by a second"
-        word, why = (PASSED if later else INCONCLUSIVE), f"the first look's suspicion {held}"
+    elif leans(looks[0], limits):
+        again = len(looks) > 1
+        held = "did not hold in a second" if again else "was not followed by a second"
+        word, why = (PASSED if again else INCONCLUSIVE), f"the first look's suspicion {held}"
     return Finding(
         cell=name,
         path=measure.path,
@@ -123,12 +123,12 @@ def _judge_figure(
         unit=measure.unit,
         word=word,
         why=why,
-        baseline=median(both.baseline),
-        candidate=median(both.candidate),
-        worsening=worsening(both),
+        baseline=level([one.baseline for one in looks]),
+        candidate=level([one.candidate for one in looks]),
+        worsening=worsening(looks),
         p=p,
         visible=seen,
-        looks=len(series),
+        looks=len(looks),
     )
 
 

@@ -225,3 +225,46 @@ def test_more_cells_than_a_night_can_judge_are_told():
     assert _beyond_reach(cell[:158], MEASURES, OPTIONS) == []
     (told,) = _beyond_reach(cell, MEASURES, OPTIONS)
     assert told.startswith("No figure of 159 cells could fail") and "gate.repeats" in told
+
+
+def test_a_machine_slower_in_the_second_look_changes_no_finding(tmp_path: Path):
+    """By 30 % for both sides: that is no noise, and no change of the candidate."""
+
+    def looks(name: str, pace: float):
+        sides = ([gap * pace for gap in STEADY], [gap * 1.15 * pace for gap in STEADY])
+        return paired_cells(
+            *(_runs(tmp_path, f"{name}{side}", gaps) for side, gaps in zip("ab", sides, strict=True))
+        )
+
+    first = looks("one", 1.0)
+    still, moved = (
+        {one.path: one for one in judge_paired([first, looks(name, pace)], MEASURES, OPTIONS)}
+        for name, pace in (("same", 1.0), ("slow", 1.3))
+    )
+    assert _words(moved.values()) == _words(still.values())
+    tpot = "tpot_ms.p50"
+    assert moved[tpot].word == REGRESSED
+    assert moved[tpot].visible == pytest.approx(still[tpot].visible) and moved[tpot].p == still[tpot].p
+    assert moved[tpot].worsening == pytest.approx(0.15)
+    assert moved[tpot].candidate == pytest.approx(1.15 * moved[tpot].baseline)  # what is shown agrees with it
+    assert f"p = {moved[tpot].p:.2g}" in moved[tpot].why
+
+
+def test_figures_of_too_few_sound_runs_are_undecided(tmp_path: Path):
+    """Of five runs two may be spoilt, but 3 a side cannot fail a night that judges eight figures."""
+    spoilt = {"evidence": {"client_cpu_share": 1.0}}
+    cells = {}
+    for workload in ("chat", "rag"):
+        names = [f"{workload}-{side}" for side in "ab"]
+        sides = [
+            [
+                *_runs(tmp_path, f"{name}-sound", STEADY[:3], workload=workload),
+                *_runs(tmp_path, f"{name}-spoilt", STEADY[3:], workload=workload, **spoilt),
+            ]
+            for name in names
+        ]
+        cells[workload] = next(iter(paired_cells(*sides).values()))
+    found = [one for one in judge_paired([cells], MEASURES, OPTIONS) if one.path == "tpot_ms.p50"]
+    assert [one.word for one in found] == [INCONCLUSIVE, INCONCLUSIVE]
+    assert all("too few runs that count (3 a side)" in one.why for one in found)
+    assert "inf" not in markdown(Outcome("n", "paired", tuple(found)), [])

@@ -1,4 +1,4 @@
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import mannwhitneyu
 
-from harness.gate.together import _orders, both_worse_p
+from harness.gate.together import _orders, both_worse_p, least_p, look_worse_p
 
 COSTS = st.lists(st.integers(1, 10_000).map(float), min_size=10, max_size=10, unique=True)
+TIED = st.lists(st.integers(1, 6).map(float), min_size=10, max_size=10)
 
 
 def test_every_order_of_small_looks_counted_one_by_one():
@@ -19,14 +20,18 @@ def test_every_order_of_small_looks_counted_one_by_one():
         orders.append((theirs, list(ours)))
     ps = [mannwhitneyu(ours, theirs, alternative="greater", method="exact").pvalue for theirs, ours in orders]
     us = [sum(a > b for a in ours for b in theirs) for theirs, ours in orders]
-    for i, j in ((0, 0), (19, 19), (18, 19), (10, 17)):
+    assert all(look_worse_p(order) == pytest.approx(p) for order, p in zip(orders, ps, strict=True))
+    suspicious = [k for k in range(20) if ps[k] <= 0.2]
+    assert len(suspicious) > 2
+    for i, j in product(range(20), repeat=2):
         lean = [
             (k, m)
             for k in range(20)
             for m in range(20)
             if ps[k] <= 0.2 and ps[m] <= 0.2 and us[k] + us[m] >= us[i] + us[j]
         ]
-        assert both_worse_p(orders[i], orders[j], 0.2) == pytest.approx(len(lean) / 400)
+        known = len(lean) / 400 if i in suspicious and j in suspicious else 1.0
+        assert both_worse_p(orders[i], orders[j], 0.2) == pytest.approx(known)
 
 
 @pytest.mark.parametrize(("theirs", "ours"), [(1, 1), (3, 5), (5, 3), (7, 6)])
@@ -40,7 +45,7 @@ def test_shares_of_orders_are_those_of_the_exact_test(theirs: int, ours: int):
     assert shares[int(known.statistic) :].sum() == pytest.approx(known.pvalue)
 
 
-@given(COSTS, COSTS, st.sampled_from([3, 5]))
+@given(COSTS | TIED, COSTS | TIED, st.sampled_from([2, 3, 5]))
 def test_what_leans_further_is_less_likely_and_a_level_of_a_look_is_nothing(
     first: list[float], second: list[float], split: int
 ):
@@ -65,6 +70,35 @@ def test_nights_without_a_change_alarm_as_often_as_it_says():
         alarms += suspicious and both_worse_p(tuple(looks[0]), tuple(looks[1]), 0.15) <= 0.01
     known = 0.009086  # the largest level below 1 % that 252 × 252 orders have
     assert abs(alarms - nights * known) < 4 * np.sqrt(nights * known)
+
+
+@given(st.lists(st.integers(1, 4).map(float), min_size=4, max_size=8), st.data())
+def test_with_ties_p_is_never_smaller_than_over_the_runs_in_every_order(
+    values: list[float], data: st.DataObject
+):
+    """Its own p over all orders of these very runs: at most a share of q of them has a p of at most q."""
+    split = data.draw(st.integers(1, len(values) - 1))
+    places = range(len(values))
+    ps = []
+    for ours in combinations(places, len(values) - split):
+        theirs = [values[i] for i in places if i not in ours]
+        ps.append(look_worse_p((theirs, [values[i] for i in ours])))
+    for q in set(ps):
+        assert np.mean([p <= q for p in ps]) <= q + 1e-9
+
+
+@given(TIED, TIED, st.sampled_from([2, 3, 5]))
+def test_it_is_1_unless_both_are_suspicious_and_never_0(first: list[float], second: list[float], split: int):
+    looks = [(values[:split], values[split:]) for values in (first, second)]
+    p = both_worse_p(*looks, 0.15)
+    assert (p < 1) == all(look_worse_p(look) <= 0.15 for look in looks)
+    assert p >= least_p(split, 10 - split) ** 2 - 1e-12
+
+
+def test_two_runs_a_side_are_never_suspicious():
+    tied = ([100.0, 100.0], [104.0, 104.0])
+    assert look_worse_p(tied) == pytest.approx(least_p(2, 2)) == pytest.approx(1 / 6)
+    assert both_worse_p(tied, tied, 0.15) == 1.0
 
 
 def test_ties_are_to_the_candidates_favour():
