@@ -10,14 +10,12 @@ from harness.core.errors import RecordError, UsageError
 from harness.records.paths import pick
 from harness.records.reader import Run, find_runs, list_runs, runs_of_sweep
 from harness.records.schema import IDENTITY
+from harness.records.setting_keys import MEASURES_NOTHING, PRICE, SEEDS
 from harness.report.values import flatten
 
 # Never part of a setting: where results lie, what only repeats a run, what follows the seed or what only figures or
 # checks are made with afterwards.
-_NO_SETTING = (
-    *("results_dir", "repeats", "seed", "backend.seed", "backend.port"),
-    *("hardware.price_per_hour", "hardware.drift_limit"),
-)
+_NO_SETTING = (*MEASURES_NOTHING, *SEEDS, *PRICE)
 
 
 @dataclass(frozen=True)

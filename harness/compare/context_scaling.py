@@ -22,13 +22,13 @@ from harness.metrics.scaling import (
 from harness.metrics.window import Window
 from harness.records.paths import pick
 from harness.records.reader import Run
+from harness.records.setting_keys import MEASURES_NOTHING, PRICE, SEEDS
 from harness.report.values import flatten
 
 FEWEST_LENGTHS = 3
 _VARIED = (
     *("workload.prompt_tokens", "workload.requests", "load.requests", "load.concurrency", "load.warmup"),
-    *("backend.max_running", "backend.port", "seed", "backend.seed", "repeats", "results_dir"),
-    "hardware.drift_limit",
+    *("backend.max_running", *MEASURES_NOTHING, *SEEDS, *PRICE),
 )
 
 

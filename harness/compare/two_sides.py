@@ -11,6 +11,7 @@ from harness.compare.quality_verdict import Paired, not_paired, quality_verdict
 from harness.compare.statistics import FEWEST_RUNS, Verdict, verdict
 from harness.metrics.quality_figures import QUALITY_FIGURES
 from harness.records.reader import Run
+from harness.records.setting_keys import MEASURES_NOTHING, SEEDS
 from harness.records.spoilt import spoiling
 from harness.report.values import flatten
 
@@ -18,7 +19,7 @@ _QUALITY = {figure.path: figure for figure in QUALITY_FIGURES}
 _FALSE_ALARMS = 0.05  # of one cell, shared by the figures that decide (Bonferroni)
 # What tells a run apart without explaining anything, and what is compared elsewhere.
 _NO_CONTEXT = ("plan_sha256", "workload", "seed", "sources", "notes", "caveats")
-_NO_OPTION = ("results_dir", "repeats", "seed", "backend.seed", "backend.port", "hardware.drift_limit")
+_NO_OPTION = (*MEASURES_NOTHING, *SEEDS)
 
 
 @dataclass(frozen=True, slots=True)

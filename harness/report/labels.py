@@ -6,16 +6,11 @@ from typing import Any
 
 from harness.records.paths import pick
 from harness.records.reader import Run
+from harness.records.setting_keys import MEASURES_NOTHING, PRICE, SEEDS
 from harness.report.values import flatten, listed
 
-# Never part of a name: where results lie, what only repeats a run, and what only a check of it is held against.
-_NOT_TELLING = ("results_dir", "repeats", "backend.port", "hardware.drift_limit")
-# Every way in which a seed gets into the configuration; an engine's own follows the run's.
-_SEEDS = ("seed", "backend.seed")
 # What is asked about a setting, and no part of it.
 _ASKED_ABOUT = ("quality", "slo.")
-# What one machine costs is no part either; of several it is what tells them apart.
-_PRICE = ("hardware.price_per_hour", "hardware.currency")
 _MACHINE: dict[str, Callable[[Any], str]] = {
     "cpu": lambda cpu: _short(cpu or "an unknown CPU"),
     "cores": lambda cores: f"{cores} cores",
@@ -31,7 +26,7 @@ def labels(runs: Sequence[Run]) -> dict[str, str]:
 
     Where engine and workload are the same everywhere, the options alone are the label.
     """
-    result = _named(runs, _NOT_TELLING)
+    result = _named(runs, MEASURES_NOTHING)
     names = list(result.values())
     numbers: Counter[str] = Counter()
     for run_id, name in result.items():
@@ -43,7 +38,7 @@ def labels(runs: Sequence[Run]) -> dict[str, str]:
 
 def group_labels(runs: Sequence[Run]) -> dict[str, str]:
     """Like `labels`, but repeats and seeds of the same options share one: what is compared, not how often."""
-    return _named(runs, (*_NOT_TELLING, *_SEEDS))
+    return _named(runs, (*MEASURES_NOTHING, *SEEDS))
 
 
 def setting_labels(runs: Sequence[Run]) -> dict[str, str]:
@@ -60,9 +55,9 @@ def served_labels(runs: Sequence[Run]) -> dict[str, str]:
 
 
 def _served(runs: Sequence[Run], aside: tuple[str, ...]) -> dict[str, str]:
-    machines = _machines(runs)
-    aside = aside if len(set(filter(None, machines))) > 1 else (*aside, *_PRICE)
-    named = _named(runs, (*_NOT_TELLING, *_SEEDS), aside)
+    machines = _machines(runs)  # of several the price is what tells them apart
+    aside = aside if len(set(filter(None, machines))) > 1 else (*aside, *PRICE)
+    named = _named(runs, (*MEASURES_NOTHING, *SEEDS), aside)
     return {
         run.id: " · ".join(filter(None, (_without_workload(run, label), machine)))
         for run, label, machine in zip(runs, named.values(), machines, strict=True)
@@ -101,7 +96,7 @@ def differing_options(runs: Sequence[Run]) -> list[str]:
     flat = [flatten(run.config) for run in runs]
     keys = {key for config in flat for key in config}
     different = [key for key in keys if len({repr(config.get(key)) for config in flat}) > 1]
-    return sorted(key for key in different if key not in _NOT_TELLING)
+    return sorted(key for key in different if key not in MEASURES_NOTHING)
 
 
 def _base(run: Run) -> str:
