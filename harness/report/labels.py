@@ -56,7 +56,7 @@ def served_labels(runs: Sequence[Run]) -> dict[str, str]:
 
 def _served(runs: Sequence[Run], aside: tuple[str, ...]) -> dict[str, str]:
     machines = _machines(runs)  # of several the price is what tells them apart
-    aside = aside if len(set(filter(None, machines))) > 1 else (*aside, *PRICE)
+    aside = aside if any(machines) else (*aside, *PRICE)
     named = _named(runs, (*MEASURES_NOTHING, *SEEDS), aside)
     return {
         run.id: " · ".join(filter(None, (_without_workload(run, label), machine)))
@@ -69,10 +69,18 @@ def _without_workload(run: Run, label: str) -> str:
 
 
 def _machines(runs: Sequence[Run]) -> list[str]:
-    """In what each run's machine is not that of all; "" where all are the same, and of a run that does not tell."""
+    """In what each machine is not that of all; "" where all are the same, and of a failed run that told nothing."""
     told = [pick(run.fingerprint, "machine") or {} for run in runs]
-    different = [part for part in _MACHINE if len({repr(one.get(part)) for one in told if one}) > 1]
-    return [", ".join(_MACHINE[part](one.get(part)) for part in different) if one else "" for one in told]
+    counted = [one for run, one in zip(runs, told, strict=True) if one or run.status != "failed"]
+    different = [part for part in _MACHINE if len({repr(one.get(part)) for one in counted}) > 1]
+    if not different:
+        return [""] * len(runs)
+    return [
+        ", ".join(_MACHINE[part](one.get(part)) for part in different)
+        if one
+        else ("" if run.status == "failed" else "an unknown machine")
+        for run, one in zip(runs, told, strict=True)
+    ]
 
 
 def _named(

@@ -346,6 +346,11 @@ def test_the_page_opens_with_advice_where_settings_can_be_ranked(tmp_path: Path)
     assert "the cheapest of 2 that keep the SLO" in opening
     assert "TTFT p50 80.0 ms of 100 ms" in opening
     assert "repeats=5" in html  # what to measure next
+    shares = re.findall(
+        r'<td class="figure" data-value="([^"]+)" data-label="To the best">([^<]+)</td>', html
+    )
+    assert shares[0] == ("0.0", "best")  # nothing unknown: it sorts as 0
+    assert all(re.fullmatch(r"[+−]\d+ %", text) for _, text in shares[1:]) and len(shares) == 2
 
 
 def test_one_run_without_limits_or_price_is_described_and_not_advised(tmp_path: Path):
@@ -361,6 +366,27 @@ def test_each_run_says_the_command_that_measures_it_again(tmp_path: Path):
     html = report(tmp_path)
     (line,) = re.findall(r"<h3>Measure it again</h3>\n<pre>(python -m harness [^<]*)</pre>", html)
     assert {"backend=kvcompress", "load.concurrency=7", "seed=3"} <= set(line.split())
+
+
+def test_what_no_command_can_make_again_has_none(tmp_path: Path):
+    write_run(tmp_path, "r1", backend="gone")
+    write_run(tmp_path, "r2", config={"load": None})
+    write_run(tmp_path, "r3", config={"load": {"rate": 3}})
+    write_run(tmp_path, "r4", config={"hardware": {"name": "gone"}})
+    write_run(tmp_path, "r5", config={"quality": {"gone": {"prompts": 1}}})
+    assert "Measure it again" not in report(tmp_path)
+
+
+def test_a_run_that_failed_after_measuring_is_in_no_line(tmp_path: Path):
+    write_run(tmp_path, "r1", backend="vllm", status="failed", reason="It died.")
+    write_run(tmp_path, "r2")
+    html = report(tmp_path)
+    assert 'data-runs=""' not in html
+    ttft = re.search(r'<figure id="ttft".*?</figure>', html, re.DOTALL)
+    assert ttft is not None
+    assert re.findall(r'<li data-series="(\d+)" data-runs="([^"]*)"', ttft[0]) == [("1", "2")]
+    assert re.findall(r'<g data-series="(\d+)"', ttft[0]) == ["1"]
+    assert set(pd.read_csv(tmp_path / "report" / "data" / "memory.csv")["run"]) == {"r2"}
 
 
 def test_what_differs_between_fingerprints_is_listed_with_its_first_values(tmp_path: Path):

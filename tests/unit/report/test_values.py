@@ -1,7 +1,7 @@
 import pytest
 
 from harness.records.paths import pick
-from harness.report.values import MISSING, duration, flatten, listed, memory, money, number
+from harness.report.values import MISSING, duration, flatten, listed, memory, money, number, signed
 
 
 @pytest.mark.parametrize(
@@ -69,3 +69,19 @@ def test_lists_in_words():
         "a and b",
         "a, b and c",
     ]
+
+
+@pytest.mark.parametrize(
+    ("value", "decimals", "text"),
+    [
+        (-1.52, 1, "−1.5"),
+        (0.21, 1, "+0.2"),
+        (-0.04, 1, "0.0"),
+        (-0.4, 0, "0"),
+        (12.4, 0, "+12"),
+        (float("inf"), 1, "∞"),
+        (float("-inf"), 1, "−∞"),
+    ],
+)
+def test_signs_stand_where_there_is_something_to_sign(value: float, decimals: int, text: str):
+    assert signed(value, decimals) == text
