@@ -30,7 +30,7 @@ _SCORED_AT_ONCE = 64  # rows of logits whose log-probabilities are taken at once
 
 class KvCompressEngine:
     """See `backends.serving.engine.Engine`. default: the KV setting of requests that bring none of their own.
-    scheduling: what their classes are called. writing: what answers are made of logits by.
+    scheduling: what their classes are called. writing: what answers are made of logits by. store: of all requests.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class KvCompressEngine:
         self._device = torch.device(config.device.replace(".", ":"))
         self._default = default
         self._model = model
-        self._store = store
+        self.store = store
         self._attention = attention
         self._scheduler = scheduler
         self._vocabulary = vocabulary
@@ -108,8 +108,8 @@ class KvCompressEngine:
         """What the rows hold, slack and tables included, and the pool."""
         return {
             REQUESTS_RUNNING: len(self._scheduler.running),
-            KV_USED_BYTES: self._store.used_bytes(),
-            KV_RESERVED_BYTES: self._store.pages * self._store.page_bytes,
+            KV_USED_BYTES: self.store.used_bytes(),
+            KV_RESERVED_BYTES: self.store.pages * self.store.page_bytes,
             WEIGHTS_BYTES: self._weights_bytes,
             PREEMPTIONS: self._scheduler.preemptions,
         }
@@ -117,7 +117,7 @@ class KvCompressEngine:
     def close(self) -> None:
         """Drop the model and the pool."""
         self._requests.clear()
-        del self._model, self._attention, self._scheduler, self._store
+        del self._model, self._attention, self._scheduler, self.store
 
     def _compute(self, work: Work, scored: range) -> Logits:
         """Logits [n, vocabulary] of the chunk's tokens in `scored`, then of those that give somebody a token."""

@@ -1,7 +1,6 @@
 """Continuous batching over a tiny model with random weights, against transformers."""
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +9,7 @@ import pytest
 import torch
 
 from backends.kvcompress.model.decoder import Decoder
-from backends.kvcompress.warm_up import warm_up
 from harness.core.metric_names import KV_RESERVED_BYTES, KV_USED_BYTES, PREEMPTIONS, REQUESTS_RUNNING
-from tests.support.kv import spec
 from tests.support.kv_engine import VOCABULARY, driven, load_tiny, sampling, tiny_llama
 
 LENGTHS = (1, 40, 17, 16, 100, 2, 33, 64)
@@ -218,31 +215,3 @@ def test_a_bad_setting_of_a_request_is_refused_and_leaves_nothing(
         one.engine.add(0, [1, 2, 3], sampling(4, kv=kv))
     assert not one.engine.has_work()
     assert one.store.used_bytes() == 0
-
-
-@pytest.mark.parametrize("granularity", ["token_head", "kivi"])
-def test_warming_up_reaches_everything_that_is_compiled_and_leaves_nothing(
-    model: Decoder, monkeypatch: pytest.MonkeyPatch, granularity: str
-) -> None:
-    changes: dict[str, Any] = {"evict": "h2o", "budget": {"fraction": 0.5}, "quant": "int4"}
-    one, called = driven(model, granularity=granularity, **changes), set()
-
-    def noted(name: str, *arguments: Any, **named: Any) -> Any:
-        called.add(name)
-        return methods[name](*arguments, **named)
-
-    names = ("add_chunk", "append", "attend", "read", "add_attention", "keep", "pack")
-    methods = {name: getattr(one.store, name) for name in names}
-    for name in names:
-        monkeypatch.setattr(one.store, name, partial(noted, name))
-    warm_up(one.engine, spec(granularity=granularity, **changes))
-    assert called == set(names)
-    assert not one.engine.has_work()
-    assert one.store.free_pages() == one.store.pages
-
-
-def test_a_context_too_short_to_warm_up_in_is_served_all_the_same(model: Decoder) -> None:
-    one = driven(model)
-    one.engine.capacity_tokens = 4
-    warm_up(one.engine, spec())
-    assert not one.engine.has_work()
