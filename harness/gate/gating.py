@@ -15,7 +15,8 @@ from harness.gate.findings import Finding, Outcome
 from harness.gate.history import append, read_history, unchanged
 from harness.gate.judging import judge_paired, limits_of, suspects
 from harness.gate.night import BASELINE, CANDIDATE, Night, measure, new_night, turns
-from harness.gate.options import GateOptions, least_p
+from harness.gate.options import GateOptions
+from harness.gate.together import least_p
 from harness.records.drift import drift_words
 from harness.records.reader import Run
 
@@ -169,7 +170,7 @@ def _beyond_reach(
 ) -> list[str]:
     """Whether there are so many cells that none of their figures could fail; known only when all are measured."""
     cells = len({finding.cell for finding in findings})
-    alpha, least = limits_of(options, measures, cells).alpha, least_p(options.repeats, looks=2)
+    alpha, least = limits_of(options, measures, cells).alpha, least_p(options.repeats, options.repeats) ** 2
     if options.mode != "paired" or alpha >= least:
         return []
     return [

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from math import comb
 
 from omegaconf import MISSING, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from harness.compare.measures import MOST_GATING
 from harness.core.errors import UsageError
+from harness.gate.together import least_p
 from harness.metrics.quality_figures import QUALITY_FIGURES
 
 MODES = ("paired", "stored")
@@ -72,11 +72,6 @@ def options_from(arguments: Sequence[str]) -> tuple[GateOptions, list[str]]:
     return options, rest
 
 
-def least_p(repeats: int, looks: int = 1) -> float:
-    """The least p that there is: in each look every run of the candidate is worse than every one of the baseline."""
-    return 1 / comb(2 * repeats, repeats) ** looks
-
-
 def _check(options: GateOptions) -> None:
     if options.mode not in MODES:
         raise UsageError(f"gate.mode={options.mode} is unknown: choose one of {', '.join(MODES)}.")
@@ -107,7 +102,8 @@ def _check(options: GateOptions) -> None:
 
 def _check_reachable(options: GateOptions) -> None:
     """Refuse limits below the least p of so many runs, with which no night could ever fail."""
-    least, both = least_p(options.repeats), least_p(options.repeats, looks=2)
+    least = least_p(options.repeats, options.repeats)
+    both = least**2
     if options.suspicion < least:
         raise UsageError(
             f"gate.suspicion={options.suspicion:g}: {options.repeats} runs a side have no p below {least:.2g}, so "

@@ -11,6 +11,7 @@ so that with ties too p is never too small. Without any it is exact.
 
 from collections.abc import Sequence
 from functools import cache
+from math import comb
 
 import numpy as np
 import numpy.typing as npt
@@ -32,8 +33,8 @@ def look_worse_p(look: _Costs) -> float:
 
 
 def least_p(theirs: int, ours: int) -> float:
-    """The smallest p that a look of so many runs can have; 1 where a side has none."""
-    return float(_tails(theirs, ours)[-1])
+    """The smallest p that a look of so many runs can have: every run of the candidate is the worse one."""
+    return 1 / comb(theirs + ours, ours)
 
 
 def both_worse_p(first: _Costs, second: _Costs, suspicion: float) -> float:
