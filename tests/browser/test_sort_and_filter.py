@@ -192,6 +192,22 @@ def test_the_lines_of_a_figure_go_with_their_runs(page: Any):
     assert not page.find_element("id", "ttft").is_displayed()
 
 
+def test_a_section_goes_when_nothing_in_it_is_left(page: Any):
+    showing = (
+        "const sections = [...document.querySelectorAll('main > section[id]')];"
+        "return sections.filter(e => e.checkVisibility()).map(e => e.id)"
+    )
+    before = page.execute_script(showing)
+    assert {"runs", "waits", "timelines", "errors", "over-time", "validity", "glossary"} <= set(before)
+    box(page, "failed").click()
+    left = set(page.execute_script(showing))
+    assert {"runs", "details", "validity", "glossary"} <= left
+    assert not {"waits", "timelines", "errors", "over-time"} & left
+    assert not page.find_elements("css selector", "main > section:not([hidden]) > h2:only-child")
+    box(page, "failed").click()
+    assert page.execute_script(showing) == before
+
+
 def test_a_line_over_the_load_goes_with_the_runs_that_it_joins(driver: Any, tmp_path: Path):
     for engine in ("openvino", "vllm"):
         for concurrency in (1, 2, 4):
