@@ -95,7 +95,7 @@ SUBJECTS = {
         ),
         Subject(
             "kvcompress",
-            kv_overhead=1.096,  # a page is 64 slots of packed 4 bits, and holds 8 of these with a rest
+            kv_overhead=1.049,  # a page is 32 slots of packed 8 bits, and holds 8 of these with a rest
             others=(
                 (),
                 ("backend.kv.evict=h2o", "backend.kv.budget.fraction=0.5", "backend.kv.quant=int4"),
