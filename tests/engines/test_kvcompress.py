@@ -92,8 +92,8 @@ async def test_what_a_request_holds_is_what_its_setting_leaves(
         found: list[float] = []
         sizes.append(await most(**kv))
     full, half, packed = sizes
-    # A page has the size of 64 slots of 4 bits; of exact ones it holds 8, and a rest.
-    assert full == pytest.approx(1.096 * 536 * 46080, rel=0.02)
+    # A page has the size of 32 slots of 8 bits; of exact ones it holds 8, and a rest.
+    assert full == pytest.approx(1.049 * 536 * 46080, rel=0.02)
     assert half < 0.6 * full
     assert packed < 0.35 * full
 
