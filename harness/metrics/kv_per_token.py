@@ -7,6 +7,7 @@ sent for it.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -104,11 +105,16 @@ def _only_generating(
 
 
 def _by(events_ns: np.ndarray, instants: np.ndarray) -> np.ndarray:
-    return np.searchsorted(np.sort(events_ns[~np.isnan(events_ns)]), instants, side="right")
+    return _counted(events_ns, instants, "right")
 
 
 def _before(events_ns: np.ndarray, instants: np.ndarray) -> np.ndarray:
-    return np.searchsorted(np.sort(events_ns[~np.isnan(events_ns)]), instants, side="left")
+    return _counted(events_ns, instants, "left")
+
+
+def _counted(events_ns: np.ndarray, instants: np.ndarray, side: Literal["left", "right"]) -> np.ndarray:
+    """Of the events that came at all, how many by each instant (right) or before it (left)."""
+    return np.searchsorted(np.sort(events_ns[~np.isnan(events_ns)]), instants, side=side)
 
 
 class _Streams:
