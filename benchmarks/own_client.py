@@ -21,7 +21,7 @@ from benchmarks.peer_reports import Report
 from harness.calibrate.loads import Load, client_job, two_cores
 from harness.calibrate.words import words_tokenizer
 from harness.client import measure
-from harness.metrics.latency import event_gaps, latencies
+from harness.metrics.latency import event_gaps, latencies, request_keys
 
 
 def run(base_url: str, streams: int, requests: int, tokens: int) -> Report:
@@ -32,7 +32,7 @@ def run(base_url: str, streams: int, requests: int, tokens: int) -> Report:
         job = client_job(load, base_url, folder / "client", words_tokenizer(folder), cpus)
         measured = measure(job, lambda progress: None)
     ttft = latencies(measured.requests)["ttft_from_send_ms"].dropna().to_numpy()
-    gaps = event_gaps(measured.events)["gap_ms"].to_numpy()
+    gaps = event_gaps(request_keys(measured.events), measured.events["ns"].to_numpy())
     return Report(
         ttft_mean=float(ttft.mean()),
         ttft_p99=float(np.percentile(ttft, 99)),

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from harness.core.metric_names import KV_USED_BYTES
-from harness.metrics.latency import event_gaps, measured
+from harness.metrics.latency import event_gaps, is_measured, request_keys
 from harness.metrics.scaling import Estimate, least_squares
 from harness.metrics.window import Window
 
@@ -66,24 +66,27 @@ def held_tokens(
     columns = ["ns", "requests", "tokens", KV_USED_BYTES]
     if KV_USED_BYTES not in telemetry or rows.empty or (rows["cached_tokens"].fillna(0) > 0).any():
         return pd.DataFrame(columns=columns)
-    gaps = event_gaps(measured(events))["gap_ms"]
-    calm_ns = _CALM_GAPS * float(gaps.median()) * 1e6 if len(gaps) else 0.0
+    key, ns = request_keys(events), events["ns"].to_numpy()
+    counted = is_measured(events)
+    gaps = event_gaps(key[counted], ns[counted])
+    calm_ns = _CALM_GAPS * float(np.median(gaps)) * 1e6 if len(gaps) else 0.0
     sent, first, last, ended = (
         rows[name].to_numpy(dtype=float, na_value=np.nan)
         for name in ("sent_ns", "first_ns", "last_ns", "end_ns")
     )
-    prompts = rows["prompt_tokens"].to_numpy(dtype=float)
-    streams = _Streams(rows, events)
-    found = []
     samples = telemetry[window.holds(telemetry["ns"]) & telemetry[KV_USED_BYTES].notna()]
     samples = samples[_only_generating(samples["ns"].to_numpy(), calm_ns, sent, first, last, ended)]
-    for ns, used in zip(samples["ns"].tolist(), samples[KV_USED_BYTES].tolist(), strict=True):
-        there = (sent <= ns + calm_ns) & ~(ended < ns - calm_ns)
-        tokens = float(prompts[there].sum()) + sum(
-            streams.tokens(place, ns) for place in np.flatnonzero(there)
-        )
-        found.append((ns, int(there.sum()), tokens, float(used)))
-    return pd.DataFrame(found, columns=columns)
+    samples = samples.sort_values("ns", kind="stable")
+    instants = samples["ns"].to_numpy(dtype=np.int64)
+    begin, end = sent - calm_ns, np.where(np.isnan(ended), np.inf, ended + calm_ns)
+    owner = pd.Index(request_keys(rows)).get_indexer(key)
+    known = owner >= 0
+    arrived = np.maximum(ns, begin[owner])[known]
+    tokens = _sum_at(instants, begin, end, rows["prompt_tokens"].to_numpy(dtype=float))
+    tokens += _sum_at(instants, arrived, end[owner][known], events["tokens"].to_numpy(dtype=float)[known])
+    count = _sum_at(instants, begin, end, np.ones(len(rows)))
+    found = (instants, count.astype(int), tokens, samples[KV_USED_BYTES].to_numpy(dtype=float))
+    return pd.DataFrame(dict(zip(columns, found, strict=True)))
 
 
 def _only_generating(
@@ -117,25 +120,12 @@ def _counted(events_ns: np.ndarray, instants: np.ndarray, side: Literal["left", 
     return np.searchsorted(np.sort(events_ns[~np.isnan(events_ns)]), instants, side=side)
 
 
-class _Streams:
-    """How many tokens each request had been sent by an instant."""
+def _sum_at(instants: np.ndarray, begin: np.ndarray, end: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Sum of the weights whose interval from begin to end, both included, holds each instant.
 
-    def __init__(self, requests: pd.DataFrame, events: pd.DataFrame) -> None:
-        key = _key(events)
-        order = np.lexsort((events["ns"].to_numpy(), key))
-        self._ns = events["ns"].to_numpy()[order]
-        self._tokens = np.concatenate([[0], events["tokens"].to_numpy()[order].cumsum()])
-        wanted = _key(requests)
-        self._starts, self._ends = (np.searchsorted(key[order], wanted, side) for side in ("left", "right"))
-
-    def tokens(self, place: "np.intp", ns: int) -> float:
-        """place: of the request among the rows."""
-        start, end = self._starts[place], self._ends[place]
-        by_then = start + np.searchsorted(self._ns[start:end], ns, side="right")
-        return float(self._tokens[by_then] - self._tokens[start])
-
-
-def _key(rows: pd.DataFrame) -> np.ndarray:
-    """One number for phase and index."""
-    measured_ones = (rows["phase"] == "measured").to_numpy(dtype=np.int64, na_value=0)
-    return (measured_ones << 40) + rows["index"].to_numpy(dtype=np.int64)
+    instants: ascending. Each interval is counted from its first instant on and no more from the first one after it.
+    """
+    first = np.searchsorted(instants, begin, side="left")
+    after = np.maximum(first, np.searchsorted(instants, end, side="right"))
+    come, gone = (np.bincount(places, weights, minlength=len(instants) + 1) for places in (first, after))
+    return np.cumsum(come - gone)[:-1]

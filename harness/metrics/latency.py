@@ -36,26 +36,30 @@ def milliseconds(requests: pd.DataFrame, start: str, end: str) -> npt.NDArray[np
     return difference.to_numpy(dtype=float, na_value=np.nan) / NS_PER_MS
 
 
-def event_gaps(events: pd.DataFrame) -> pd.DataFrame:
-    """Gaps between consecutive events of the same request (ITL as the field measures it).
+def event_gaps(requests: npt.NDArray[np.integer], ns: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """Gaps in ms between consecutive events of the same request (ITL as the field measures it).
 
-    Returns columns `phase`, `index`, `ns` (when the later event came), `gap_ms` and `tokens` (of the later
-    event). A request of one event has no gap. Events read from the socket at once have a gap of 0.
+    requests: which one each event belongs to, e.g. its `request_keys`. ns: when it came. Ordered by request, then by
+    time. A request of one event has no gap. Events read from the socket at once have a gap of 0.
     """
-    phase, index, ns = (
-        pd.factorize(events["phase"], sort=True)[0],
-        *(events[name].to_numpy() for name in ("index", "ns")),
-    )
-    order = np.lexsort((ns, index, phase))  # sorting the phases' names would take most of the time
-    same = (np.diff(index[order]) == 0) & (np.diff(phase[order]) == 0)
-    gaps = events.iloc[order[1:][same]][["phase", "index", "ns", "tokens"]].copy()
-    gaps["gap_ms"] = np.diff(ns[order])[same] / NS_PER_MS
-    return gaps
+    order = np.lexsort((ns, requests))
+    same = np.diff(requests[order]) == 0
+    return np.diff(ns[order])[same] / NS_PER_MS
+
+
+def request_keys(rows: pd.DataFrame) -> npt.NDArray[np.int64]:
+    """One number for `phase` and `index` of each row: comparing the phases' names would take most of the time."""
+    return (is_measured(rows).astype(np.int64) << 40) + rows["index"].to_numpy(dtype=np.int64)
 
 
 def measured(requests: pd.DataFrame) -> pd.DataFrame:
     """The rows of the measured phase; warm-up enters no figure."""
-    return requests[(requests["phase"] == "measured").to_numpy(dtype=bool, na_value=False)]
+    return requests[is_measured(requests)]
+
+
+def is_measured(rows: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """Which rows are of the measured phase, as a mask."""
+    return (rows["phase"] == "measured").to_numpy(dtype=bool, na_value=False)
 
 
 def succeeded(requests: pd.DataFrame) -> npt.NDArray[np.bool_]:

@@ -2,10 +2,11 @@
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from harness.metrics.kv_per_token import kv_per_token
-from harness.metrics.latency import event_gaps, latencies, measured, succeeded
+from harness.metrics.latency import event_gaps, is_measured, latencies, succeeded
 from harness.metrics.percentiles import describe
 from harness.metrics.resources import (
     UNKNOWN,
@@ -38,7 +39,7 @@ def summarise(
     scheduled = window.requests(requests)
     values = latencies(scheduled)
     summary: dict[str, Any] = {name: describe(values[name].to_numpy()) for name in _DESCRIBED}
-    summary["itl_ms"] = describe(gaps_in_window(requests, events, window)["gap_ms"].to_numpy())
+    summary["itl_ms"] = describe(gaps_in_window(requests, events, window))
     summary["output_tokens_per_s"] = output_tokens_per_s(events, window)
     summary["steady_output_tokens_per_s"] = steady_tokens_per_s(requests, events, window)
     summary["requests_per_s"] = requests_per_s(requests, window)
@@ -75,9 +76,10 @@ def retried(requests: pd.DataFrame) -> "pd.Series[bool]":
     return requests["retries"].fillna(0) > 0
 
 
-def gaps_in_window(requests: pd.DataFrame, events: pd.DataFrame, window: Window) -> pd.DataFrame:
-    """Event gaps of successful requests scheduled inside the window (columns of `event_gaps`)."""
+def gaps_in_window(requests: pd.DataFrame, events: pd.DataFrame, window: Window) -> np.ndarray:
+    """Event gaps, ms, of successful requests scheduled inside the window."""
     scheduled = window.requests(requests)
     counted = scheduled.loc[succeeded(scheduled), "index"]
-    rows = measured(events)
-    return event_gaps(rows[rows["index"].isin(counted)])
+    index, ns = events["index"].to_numpy(), events["ns"].to_numpy()
+    rows = is_measured(events) & np.isin(index, counted)
+    return event_gaps(index[rows], ns[rows])

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from harness.metrics.latency import measured, succeeded
+from harness.metrics.latency import is_measured, measured, succeeded
 from harness.metrics.slo import SloOptions, limits_of, meets
 from harness.metrics.window import NS_PER_S, Window, in_flight, steady_intervals
 
@@ -68,9 +68,13 @@ def concurrency(requests: pd.DataFrame) -> pd.DataFrame:
 
 def tokens_over_time(events: pd.DataFrame, window: Window, bins: int) -> pd.DataFrame:
     """Token rate in `bins` equal parts of the window: columns `ns` (its start) and `tokens_per_s`."""
-    rows = measured(events)
-    edges = np.linspace(window.start_ns, window.end_ns, bins + 1)
-    tokens, _ = np.histogram(rows["ns"].to_numpy(), bins=edges, weights=rows["tokens"].to_numpy())
+    rows = is_measured(events)
+    tokens, edges = np.histogram(
+        events["ns"].to_numpy()[rows],
+        bins=bins,
+        range=(window.start_ns, window.end_ns),
+        weights=events["tokens"].to_numpy()[rows],
+    )
     width = window.seconds / bins
     rates = tokens / width if width > 0 else np.zeros(bins)
     return pd.DataFrame({"ns": edges[:-1].astype("int64"), "tokens_per_s": rates})

@@ -1,7 +1,7 @@
 """The section of a report on what a longer context and more requests at once do: fits in words, and three figures."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from harness.records.paths import pick
 from harness.records.reader import Run
 from harness.report.axis import log_axis
 from harness.report.canvas import drawing
-from harness.report.figure import Figure
+from harness.report.figure import Figure, FigureSection
 from harness.report.memory import predicted_bytes_per_token
 from harness.report.palette import INK, PALETTE
 from harness.report.table import failed_checks
@@ -28,18 +28,8 @@ _LINEAR = (0.9, 1.1)  # an exponent whose whole interval lies here is called lin
 _THIN: dict[str, Any] = {"color": INK, "linestyle": (0, (4, 3)), "linewidth": 1}
 
 
-@dataclass(frozen=True)
-class ScalingSection:
-    """One engine and setting. id: of the section in the page."""
-
-    id: str
-    title: str
-    sentences: list[str]
-    figures: list[Figure]
-
-
-def scaling_sections(runs: Sequence[Run]) -> list[ScalingSection]:
-    """One for each study among the runs."""
+def scaling_sections(runs: Sequence[Run]) -> list[FigureSection]:
+    """One for each study among the runs: an engine and setting."""
     found = studies(runs)
     return [_section(study, number, len(found) > 1) for number, study in enumerate(found)]
 
@@ -75,7 +65,7 @@ def scaling_words(runs: Sequence[Run]) -> list[str]:
     return [sentence for section in studies(runs) for sentence in _sentences(section)]
 
 
-def _section(study: Study, position: int, several: bool) -> ScalingSection:
+def _section(study: Study, position: int, several: bool) -> FigureSection:
     first = study.runs[0].config
     engine, dtype = pick(first, "backend.name") or "engine", pick(first, "backend.kv_dtype")
     named = f": {engine}, KV in {dtype}" if several and dtype else f": {engine}"
@@ -86,7 +76,7 @@ def _section(study: Study, position: int, several: bool) -> ScalingSection:
     if study.batching is not None:
         figures.append(_batching_figure(study.batching, suffix))
     title = f"What a longer context and more requests cost{named}"
-    return ScalingSection(f"scaling{suffix}", title, _sentences(study), figures)
+    return FigureSection(f"scaling{suffix}", title, _sentences(study), figures)
 
 
 def _sentences(study: Study) -> list[str]:

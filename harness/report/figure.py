@@ -24,23 +24,28 @@ class Figure:
     """A drawn figure. name: of its files and anchor. reading: how to read it.
 
     series: which of the page's series are drawn. legend: words by number of series, where they are none of these, and
-    runs: the ids of those that each of them stands for, so that it can be hidden with them. has_png: whether it is
-    worth a second drawing.
+    runs: the ids of those that each of them stands for, so that it can be hidden with them. document: an SVG
+    document of matplotlib's, of what is `drawn` no more (None): such a figure has no PNG.
     """
 
     name: str
     title: str
     reading: str
-    drawn: "Drawing"
+    drawn: "Drawing | None"
     data: "pd.DataFrame"
     series: list[int] = field(default_factory=list)
     legend: dict[int, str] = field(default_factory=dict)
     runs: dict[int, list[str]] = field(default_factory=dict)
-    has_png: bool = True
+    document: str = ""
+
+    @property
+    def has_png(self) -> bool:
+        """Whether there is more of it than an SVG."""
+        return self.drawn is not None
 
     @cached_property
     def _document(self) -> str:
-        return to_document(self.drawn, self.name)
+        return self.document if self.drawn is None else to_document(self.drawn, self.name)
 
     @cached_property
     def svg(self) -> str:
@@ -57,7 +62,17 @@ class Figure:
         legend = self.legend or {place: page_series[place] for place in self.series}
         around = surroundings(self.title, legend)
         svg = standing_alone(self._document, around)
-        return svg, to_png(self.drawn, around) if self.has_png else None
+        return svg, None if self.drawn is None else to_png(self.drawn, around)
+
+
+@dataclass(frozen=True)
+class FigureSection:
+    """Figures under what they say in words. id: of the section in the page."""
+
+    id: str
+    title: str
+    sentences: list[str]
+    figures: list[Figure]
 
 
 def file_name(*words: str) -> str:

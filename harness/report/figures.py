@@ -57,7 +57,7 @@ def token_gaps(runs: Sequence[Coloured]) -> Figure | None:
     """Share of event gaps that are longer, both axes logarithmic."""
 
     def values(run: Run) -> np.ndarray:
-        gaps = gaps_in_window(run.requests, run.events, _window(run))["gap_ms"].to_numpy()
+        gaps = gaps_in_window(run.requests, run.events, _window(run))
         return np.maximum(gaps, _SHORTEST_GAP_MS)
 
     def decorate(axes: "Axes") -> None:

@@ -34,7 +34,7 @@ from harness.report.quality_costs import cost_sections
 from harness.report.script import page_script
 from harness.report.searches import section
 from harness.report.table import Cell, Column, cells, columns_for, error_count, failed_checks
-from harness.report.timeline import timeline
+from harness.report.timeline import Sheet, timeline
 from harness.report.tradeoff import tradeoff_sections
 from harness.report.values import UNKNOWN, against_limit, listed
 
@@ -95,7 +95,8 @@ def page(runs: Sequence[Run]) -> dict[str, Any]:
     coloured = [(series.index(groups[run.id]), run) for run in runs]
     drawn = [(position, run) for position, run in coloured if run.status != "failed"]
     columns = columns_for(runs)
-    rows = [_row(run, names[run.id], position, columns, parts) for position, run in coloured]
+    sheet = Sheet()
+    rows = [_row(run, names[run.id], position, columns, parts, sheet) for position, run in coloured]
     searches = searches_of(runs)
     rivals = parts.section_or_reason(
         "scaling", "What a longer context costs", lambda: outside_studies(runs), list(runs)
@@ -122,8 +123,8 @@ def page(runs: Sequence[Run]) -> dict[str, Any]:
             lambda: [section(search, runs, _first_known(search, drawn_in)) for search in searches],
         ),
         "scaling": [
-            *parts.listed("scaling", "What a longer context costs", lambda: scaling_sections(runs)),
-            *parts.listed("scaling", "How much of the past must stay", lambda: tradeoff_sections(advised)),
+            *parts.sections("scaling", "What a longer context costs", lambda: scaling_sections(runs)),
+            *parts.sections("scaling", "How much of the past must stay", lambda: tradeoff_sections(advised)),
         ],
         "comparisons": parts.listed(
             "comparisons", "Side by side", lambda: comparison_sections(rivals, groups)
@@ -168,9 +169,9 @@ def _first_known(search: RecordedSearch, drawn_in: Mapping[str, str]) -> str | N
     return next((drawn_in[probe.run] for probe in search.probes if probe.run in drawn_in), None)
 
 
-def _row(run: Run, label: str, series: int, columns: Sequence[Column], parts: Parts) -> Row:
+def _row(run: Run, label: str, series: int, columns: Sequence[Column], parts: Parts, sheet: Sheet) -> Row:
     title = f"Every request of {label}"
-    drawn = parts.figures("timelines", title, lambda: [timeline(run, f"timeline-{run.id}", label)])
+    drawn = parts.figures("timelines", title, lambda: [timeline(run, f"timeline-{run.id}", label, sheet)])
     return Row(
         run=run,
         label=label,

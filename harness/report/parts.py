@@ -2,11 +2,11 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from harness.core.errors import HarnessError, RecordError
-from harness.report.figure import Figure
+from harness.report.figure import Figure, FigureSection
 
 Part = TypeVar("Part")
 
@@ -52,6 +52,18 @@ class Parts:
             return found
 
         return self.listed(place, title, drawn)
+
+    def sections(
+        self, place: str, title: str, build: Callable[[], list[FigureSection]]
+    ) -> list[FigureSection]:
+        """Sections whose figures are drawn at once: one that cannot be costs neither the words nor the others."""
+        return [
+            replace(section, figures=[drawn for one in section.figures for drawn in self._drawn(place, one)])
+            for section in self.listed(place, title, build)
+        ]
+
+    def _drawn(self, place: str, figure: Figure) -> list[Figure]:
+        return self.figures(place, figure.title, lambda: [figure])
 
 
 def reason_for(fault: Exception) -> str:

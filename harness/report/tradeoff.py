@@ -14,21 +14,11 @@ from harness.metrics.quality_figures import QUALITY_FIGURES
 from harness.records.paths import pick
 from harness.report.advice_words import risk, share_words
 from harness.report.canvas import drawing
-from harness.report.figure import Figure
+from harness.report.figure import Figure, FigureSection
 from harness.report.palette import INK, series_style
 from harness.report.values import listed, memory, percent
 
 _KV = "memory.kv_per_request_bytes"
-
-
-@dataclass(frozen=True)
-class TradeoffSection:
-    """One engine and load. id: of the section in the page."""
-
-    id: str
-    title: str
-    sentences: list[str]
-    figures: list[Figure]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +29,15 @@ class _Panel:
     value: Callable[[Kept], float | None]
 
 
-def tradeoff_sections(advised: Sequence[Advice]) -> list[TradeoffSection]:
+def tradeoff_sections(advised: Sequence[Advice]) -> list[FigureSection]:
     """One for each engine and load that kept different shares of the past."""
     found = [one for advice in advised for one in tradeoffs(advice)]
     return [_section(one, f"-{place + 1}" if len(found) > 1 else "") for place, one in enumerate(found)]
 
 
-def _section(found: Tradeoff, suffix: str) -> TradeoffSection:
+def _section(found: Tradeoff, suffix: str) -> FigureSection:
     title = f"How much of the past must stay: {found.advice.asked.workload} on {found.engine}"
-    return TradeoffSection(
-        f"tradeoff{suffix}", title, _sentences(found), [_figure(found, f"tradeoff{suffix}")]
-    )
+    return FigureSection(f"tradeoff{suffix}", title, _sentences(found), [_figure(found, f"tradeoff{suffix}")])
 
 
 def _sentences(found: Tradeoff) -> list[str]:

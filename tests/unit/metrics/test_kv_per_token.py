@@ -1,6 +1,8 @@
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from harness.metrics.kv_per_token import held_tokens, kv_per_token
 from harness.metrics.window import Window
@@ -79,6 +81,44 @@ def test_only_samples_count_in_which_nobody_reads_a_prompt_begins_or_ends() -> N
     assert held["requests"].tolist() == [2] * 12 + [1] * 3
     exact = [519 + (1 + (ms - 900) // 50) + (1 + (ms - 1400) // 50) for ms in range(1600, 2701, 100)]
     assert held["tokens"].tolist()[:12] == exact
+
+
+stream = st.tuples(st.integers(0, 40), st.lists(st.integers(0, 3), min_size=1, max_size=30), st.booleans())
+
+
+@given(st.lists(stream, min_size=1, max_size=6))
+def test_tokens_held_are_what_a_plain_loop_over_requests_and_events_adds_up(
+    streams: list[tuple[int, list[int], bool]],
+) -> None:
+    """Streams as (start, gaps, whether its end came), in steps of 10 ms; events are read in any order."""
+    requests, events = [], []
+    for index, (start, gaps, ended) in enumerate(streams):
+        sent = START + start * 10 * MS
+        arrivals = (sent + np.cumsum(gaps) * 10 * MS).tolist()
+        zeros = dict.fromkeys(("session", "turn", "output_tokens", "events", "reads", "unexpected"), 0)
+        instants = {"sent_ns": sent, "first_ns": arrivals[0], "last_ns": arrivals[-1]}
+        end = {"end_ns": arrivals[-1] if ended else None}
+        row = {"phase": "measured", "index": index, "ok": ended, "prompt_tokens": 100 + index}
+        requests.append(row | zeros | instants | end)
+        event = {"phase": "measured", "index": index, "tokens": 1 + index, "estimated": False}
+        events += [event | {"ns": ns} for ns in reversed(arrivals)]
+    samples = [{"ns": START + 5 * MS * step, "kv_used_bytes": 1.0 * step} for step in range(300)]
+    held = held_tokens(
+        typed(requests, REQUEST_COLUMNS),
+        typed(events, EVENT_COLUMNS),
+        typed(pd.DataFrame(samples), TELEMETRY_COLUMNS),
+        WINDOW,
+    )
+    for row in held.itertuples():
+        there = [
+            one for one in requests if one["sent_ns"] <= row.ns and not (one["end_ns"] or row.ns) < row.ns
+        ]
+        arrived = [event for event in events if event["ns"] <= row.ns]
+        tokens = sum(
+            one["prompt_tokens"] + sum(event["tokens"] for event in arrived if event["index"] == one["index"])
+            for one in there
+        )
+        assert (row.requests, row.tokens) == (len(there), tokens)
 
 
 def test_a_run_that_does_not_tell_says_why() -> None:

@@ -3,11 +3,15 @@
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
+from matplotlib.artist import Artist
 
 from harness.core.errors import RecordError
 from harness.records.reader import Run, find_runs
 from harness.report import page
+from harness.report.canvas import drawing
+from harness.report.figure import Figure, FigureSection
 from harness.report.write import write_report
 from tests.support.synthetic_runs import Schedule, write_run
 
@@ -58,6 +62,37 @@ def test_each_part_can_fail_alone(
 
 def test_nothing_is_missing_where_nothing_fails(runs: list[Run], tmp_path: Path):
     assert "cannot be told" not in write_report(runs, tmp_path / "report").read_text()
+
+
+def test_a_figure_of_a_section_that_cannot_be_drawn_costs_that_figure_alone(
+    runs: list[Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    class Undrawable(Artist):
+        def draw(self, _: object) -> None:
+            raise ValueError("no such colour")
+
+    def figure(name: str) -> Figure:
+        drawn, (axes,) = drawing()
+        axes.plot([1, 2], [3, 4])
+        return Figure(name, f"The title of {name}", "", drawn, pd.DataFrame({"x": [1]}))
+
+    good, bad = figure("good"), figure("bad")
+    assert bad.drawn is not None
+    bad.drawn.axes[0].add_artist(Undrawable())
+    for builder in ("scaling_sections", "tradeoff_sections"):
+        section = FigureSection(builder, "Growth", [f"The words of {builder}."], [bad, good])
+        monkeypatch.setattr(page, builder, lambda _, section=section: [section])
+    html = write_report(runs, tmp_path / "report").read_text()
+    told = '<section><h2 class="wrap">The title of bad</h2><p class="caution wrap">This cannot be told of these runs '
+    assert html.count(f"{told}(ValueError: no such colour).") == 2
+    assert "The words of scaling_sections." in html and "The words of tradeoff_sections." in html
+    assert html.count('<figure id="good"') == 2 and '<figure id="bad"' not in html
+    assert {path.name for path in (tmp_path / "report").rglob("good.*")} == {
+        "good.csv",
+        "good.png",
+        "good.svg",
+    }
+    assert not list((tmp_path / "report").rglob("bad.*"))
 
 
 def test_a_search_and_the_answer_can_fail_alone(

@@ -7,8 +7,9 @@ import pytest
 from harness.compare.advice import advise
 from harness.compare.asked import asked
 from harness.records.reader import Run
+from harness.report.figure import FigureSection
 from harness.report.labels import setting_labels
-from harness.report.tradeoff import TradeoffSection, tradeoff_sections
+from harness.report.tradeoff import tradeoff_sections
 from tests.support.advice_runs import EXACT, RIGHT, a_run, terms
 
 
@@ -38,7 +39,7 @@ def kept(
     )
 
 
-def sections(runs: list[Run]) -> list[TradeoffSection]:
+def sections(runs: list[Run]) -> list[FigureSection]:
     return tradeoff_sections([advise(found, terms()) for found in asked(runs, setting_labels(runs))])
 
 
