@@ -65,7 +65,7 @@ class ModelFiles:
         return self.weights.suffix == ".gguf"
 
     def tokenizer(self) -> Tokenizer:
-        """Load the tokenizer (a tenth of a second)."""
+        """The tokenizer, loaded once."""
         return Tokenizer.from_folder(self.tokenizer_folder)
 
 

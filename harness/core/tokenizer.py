@@ -6,7 +6,7 @@ Ids go to the engines, so whatever tokenizer an engine has does not count; this 
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,14 @@ from tokenizers import Tokenizer as FastTokenizer
 from harness.core.errors import ModelError
 
 Message = dict[str, str]
+
+_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "chat_template.jinja",
+    "generation_config.json",
+    "config.json",
+)
 
 
 class Tokenizer:
@@ -43,8 +51,13 @@ class Tokenizer:
         """Read `tokenizer.json` and `tokenizer_config.json` in the Hugging Face layout.
 
         Of `generation_config.json`, else of `config.json`, the end tokens: a model may have several, of which the
-        tokenizer names one.
+        tokenizer names one. Files that have not changed are read once: the runs of a sweep share a model, and a
+        large vocabulary takes half a second.
         """
+        return _read_once(folder.resolve(), tuple(_stamp(folder / name) for name in _FILES))
+
+    @classmethod
+    def _read(cls, folder: Path) -> "Tokenizer":
         try:
             fast = FastTokenizer.from_file(str(folder / "tokenizer.json"))
             config = _json_of(folder / "tokenizer_config.json")
@@ -113,6 +126,20 @@ class Tokenizer:
             )
         except jinja2.TemplateError as error:
             raise ModelError(f"The model's chat template refuses these messages: {error}.") from error
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """Changes with a file's content."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+@lru_cache(maxsize=4)
+def _read_once(folder: Path, _stamps: tuple[tuple[int, int] | None, ...]) -> Tokenizer:
+    return Tokenizer._read(folder)
 
 
 def _json_of(path: Path) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from harness.core.errors import UsageError
 from harness.core.tokenizer import Tokenizer
 from harness.quality.options import RagQualityOptions
 from harness.quality.scoring import Choice, choice, shares
-from harness.quality.texts import drawing
+from harness.quality.texts import drawing, drawn_once
 from workloads.facts import facts_in
 from workloads.options import RagOptions
 from workloads.rag import draw
@@ -41,7 +41,8 @@ def check_rag(options: RagQualityOptions) -> None:
             raise UsageError(f"quality.rag.{key}={getattr(options, key)} must be at least {least}.")
 
 
-def draw_rag(options: RagQualityOptions, tokenizer: Tokenizer, seed: int) -> list[Item]:
+@drawn_once
+def draw_rag(options: RagQualityOptions, tokenizer: Tokenizer, seed: int) -> Sequence[Item]:
     """The questions by the workload's generator; an item does not depend on how many are drawn.
 
     Raises UsageError where chunks leave no room for a fact, or the text is too short.

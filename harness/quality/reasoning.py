@@ -21,7 +21,7 @@ from harness.core.errors import UsageError
 from harness.core.tokenizer import Tokenizer
 from harness.quality.options import ReasoningOptions
 from harness.quality.scoring import Choice, choice
-from harness.quality.texts import drawing
+from harness.quality.texts import drawing, drawn_once
 from workloads.pool import Passage
 from workloads.streams import Stream
 
@@ -62,7 +62,8 @@ def check_reasoning(options: ReasoningOptions) -> None:
         )
 
 
-def draw_reasoning(options: ReasoningOptions, tokenizer: Tokenizer, seed: int) -> list[Item]:
+@drawn_once
+def draw_reasoning(options: ReasoningOptions, tokenizer: Tokenizer, seed: int) -> Sequence[Item]:
     """`items` of every kind and grade. An item does not depend on how many others are drawn, nor on the engine."""
     make = {"variables": _variables, "arithmetic": _arithmetic}
     pool = drawing(tokenizer, seed).measured
@@ -113,12 +114,16 @@ def _arithmetic(stream: Stream, steps: int, choices: int) -> tuple[str, str, tup
 
 
 def _words(tokenizer: Tokenizer, passage: Passage, tokens: int) -> str:
-    """Words of the passage, about so many tokens; no digit, sign or single letter, which would be more givens."""
+    """Words of the passage, so many tokens and to the end of the last word; no digit, sign or single letter, which
+    would be more givens."""
     if tokens < 1:
         return ""
     text = " ".join(_WORD.findall(passage.read(tokens * _CHARACTERS_PER_TOKEN)))
     ends = [end for _, end in tokenizer.encode_with_offsets(text)[1]]
-    return text[: ends[min(tokens, len(ends)) - 1]] if ends else ""
+    if not ends:
+        return ""
+    end = text.find(" ", ends[min(tokens, len(ends)) - 1])
+    return text if end < 0 else text[:end]
 
 
 def _distinct(stream: Stream, bound: int, count: int) -> list[int]:

@@ -17,6 +17,7 @@ from harness.core.errors import UsageError
 from harness.core.tokenizer import Tokenizer
 from harness.quality.options import RecallOptions
 from harness.quality.scoring import shares
+from harness.quality.texts import drawn_once
 from workloads.facts import Fact, codes_in, draw_facts
 from workloads.streams import Stream
 
@@ -62,7 +63,8 @@ def check_recall(options: RecallOptions, longest: int) -> None:
         )
 
 
-def draw_items(options: RecallOptions, tokenizer: Tokenizer, text: str, seed: int) -> list[Item]:
+@drawn_once
+def draw_items(options: RecallOptions, tokenizer: Tokenizer, text: str, seed: int) -> Sequence[Item]:
     """Every length × depth × trial, each of exactly its length in tokens, from real `text`.
 
     An item does not depend on the engine, nor on how many others are drawn. Raises UsageError where a length has

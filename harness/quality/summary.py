@@ -16,7 +16,7 @@ from harness.core.tokenizer import Tokenizer
 from harness.quality.options import SummaryQualityOptions
 from harness.quality.rag import Continue
 from harness.quality.scoring import Choice, choice, shares
-from harness.quality.texts import drawing
+from harness.quality.texts import drawing, drawn_once
 from workloads.facts import facts_in
 from workloads.options import SummarizationOptions
 from workloads.summarization import draw
@@ -38,7 +38,8 @@ def check_summary(options: SummaryQualityOptions) -> None:
             raise UsageError(f"quality.summary.{key}={getattr(options, key)} must be at least {least}.")
 
 
-def draw_summary(options: SummaryQualityOptions, tokenizer: Tokenizer, seed: int) -> list[Item]:
+@drawn_once
+def draw_summary(options: SummaryQualityOptions, tokenizer: Tokenizer, seed: int) -> Sequence[Item]:
     """The documents by the workload's generator; an item does not depend on how many are drawn.
 
     Raises UsageError where a prompt has no room for its facts.

@@ -72,3 +72,8 @@ def test_a_model_without_a_template_says_so():
     tokenizer = Tokenizer(embedded_tokenizer()._fast, None, {}, ())
     with pytest.raises(ModelError, match="no chat template"):
         tokenizer.render_chat([{"role": "user", "content": "x"}])
+
+
+def test_files_that_have_not_changed_are_read_once(tmp_path: Path):
+    embedded_tokenizer().fast.save(str(tmp_path / "tokenizer.json"))
+    assert Tokenizer.from_folder(tmp_path) is Tokenizer.from_folder(tmp_path)
