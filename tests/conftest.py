@@ -1,14 +1,15 @@
-"""Settings shared by every test: hypothesis without deadlines, and the same examples on every CI run."""
+"""Settings shared by every test: hypothesis without a look at the clock, and the same examples on every CI run."""
 
 import os
 from collections import defaultdict
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-settings.register_profile("default", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True)
+_UNTIMED: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("default", **_UNTIMED)
+settings.register_profile("ci", **_UNTIMED, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 

@@ -270,7 +270,7 @@ async def _check_prefix_cache(held: Held, client: aiohttp.ClientSession, model: 
 
 @pytest.mark.parametrize("api", ["completions", "chat"])
 def test_a_run_that_attaches_to_it_is_valid(held: Held, tmp_path: Path, api: str) -> None:
-    load = ["load.concurrency=2", "load.requests=6", "load.warmup=1"]
+    load = ["load.concurrency=2", "load.requests=6", "load.warmup=1", "hardware.drift_limit=null"]
     lengths = ["workload.turns=1", "workload.prompt_tokens=96", "workload.output_tokens=12"]
     attach = [f"backend.base_url={held.base_url}", f"backend.api={api}"]
     reset = held.backend.cache_reset()

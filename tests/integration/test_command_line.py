@@ -78,16 +78,6 @@ def test_one_run_is_recorded_whole(server: ScriptedServer, tmp_path: Path):
     assert "Measuring" not in done.out
 
 
-def test_a_sweep_runs_each_value_once(server: ScriptedServer, tmp_path: Path):
-    done = run(command(server, "-m", "seed=1,2"), tmp_path)
-    assert done.status == 0, done.err
-    found = records(tmp_path / "results")
-    assert [record["config"]["seed"] for record in found] == [1, 2]
-    assert len({record["fingerprint"]["plan_sha256"] for record in found}) == 2
-    assert {record["config"]["workload"]["name"] for record in found} == {"chat"}
-    assert len({record["sweep"] for record in found}) == 1
-
-
 def test_an_experiment_brings_its_own_sweep(server: ScriptedServer, tmp_path: Path):
     done = run(command(server, "experiment=default", "quality=none", "workload.prompt_tokens=800"), tmp_path)
     assert done.status == 0, done.err
@@ -95,26 +85,24 @@ def test_an_experiment_brings_its_own_sweep(server: ScriptedServer, tmp_path: Pa
     assert [record["config"]["workload"]["name"] for record in found] == ["chat", "rag", "summarization"]
 
 
-def test_repeats_measure_the_same_plan_again(server: ScriptedServer, tmp_path: Path):
-    done = run(command(server, "repeats=2"), tmp_path)
-    assert done.status == 0, done.err
-    found = records(tmp_path / "results")
-    assert len(found) == 2
-    assert len({record["fingerprint"]["plan_sha256"] for record in found}) == 1
-
-
-def test_repeats_of_a_sweep_are_interleaved(server: ScriptedServer, tmp_path: Path):
+def test_repeats_of_a_sweep_are_interleaved_and_measure_the_same_plans_again(
+    server: ScriptedServer, tmp_path: Path
+):
     done = run(command(server, "-m", "seed=1,2", "repeats=2", "workload.requests=2"), tmp_path)
     assert done.status == 0, done.err
-    assert [record["config"]["seed"] for record in records(tmp_path / "results")] == [1, 2, 1, 2]
+    found = records(tmp_path / "results")
+    assert [record["config"]["seed"] for record in found] == [1, 2, 1, 2]
+    plans = [record["fingerprint"]["plan_sha256"] for record in found]
+    assert plans[:2] == plans[2:] and plans[0] != plans[1]
 
 
-def test_a_job_that_cannot_start_is_tried_once(server: ScriptedServer, tmp_path: Path):
-    contexts = "backend.context_length=4096,9000"
-    done = run(command(server, "-m", contexts, "repeats=2", "workload.prompt_tokens=5000,700"), tmp_path)
+def test_a_job_that_cannot_start_has_its_row_and_is_tried_once(server: ScriptedServer, tmp_path: Path):
+    lengths = ["workload=rag", "workload.prompt_tokens=9000,700", "backend.context_length=4096"]
+    done = run(command(server, "-m", "repeats=2", *lengths), tmp_path)
     assert done.status == 1
-    statuses = [record["status"] for record in records(tmp_path / "results")]
-    assert statuses == ["failed", "complete", "complete", "complete"] + ["complete"] * 3
+    found = records(tmp_path / "results")
+    assert [record["status"] for record in found] == ["failed", "complete", "complete"]
+    assert "backend.context_length" in found[0]["reason"]
 
 
 def test_a_sweep_tells_first_what_cannot_run(server: ScriptedServer, tmp_path: Path):
@@ -136,19 +124,6 @@ def test_a_failing_middle_job_does_not_stop_the_sweep(server: ScriptedServer, tm
     assert "Traceback" not in done.err
     report = (tmp_path / done.last_line).read_text()
     assert all(record["id"] in report for record in found)
-
-
-def test_an_impossible_job_of_a_sweep_has_its_row(server: ScriptedServer, tmp_path: Path):
-    done = run(
-        command(
-            server, "-m", "workload=rag", "workload.prompt_tokens=700,9000,800", "backend.context_length=4096"
-        ),
-        tmp_path,
-    )
-    assert done.status == 1
-    found = records(tmp_path / "results")
-    assert [record["status"] for record in found] == ["complete", "failed", "complete"]
-    assert "backend.context_length" in found[1]["reason"]
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
@@ -258,11 +233,17 @@ def test_a_saved_plan_is_replayed_to_the_same_hash(server: ScriptedServer, tmp_p
     assert first["fingerprint"]["plan_sha256"] == second["fingerprint"]["plan_sha256"]
 
 
-def test_a_sweep_that_was_stopped_goes_on_where_it_was(server: ScriptedServer, tmp_path: Path):
+def test_a_sweep_runs_each_value_once_and_goes_on_where_it_was_stopped(
+    server: ScriptedServer, tmp_path: Path
+):
     sweep = command(server, "-m", "seed=1,2")
     done = run(sweep, tmp_path)
     assert done.status == 0, done.err
     first, second = records(tmp_path / "results")
+    assert (first["config"]["seed"], second["config"]["seed"]) == (1, 2)
+    assert first["fingerprint"]["plan_sha256"] != second["fingerprint"]["plan_sha256"]
+    assert {record["config"]["workload"]["name"] for record in (first, second)} == {"chat"}
+    assert first["sweep"] == second["sweep"]
     shutil.rmtree(tmp_path / "results" / "runs" / second["id"])
     server.play()
     again = run([*sweep, "resume=latest"], tmp_path)

@@ -1,4 +1,7 @@
-"""`python -m harness` as a user runs it: a process of its own, in a folder of its own."""
+"""`python -m harness` as a user runs it: a process of its own, in a folder of its own.
+
+What `start` starts is an interpreter of its own as well; what `run` runs is spared the imports.
+"""
 
 import json
 import os
@@ -6,9 +9,13 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from tests.support.forking import Forks
+
 ROOT = Path(__file__).parents[2]
+_FORKS = Forks(ROOT)
 
 
 @dataclass
@@ -29,7 +36,7 @@ def start(arguments: list[str], cwd: Path, **environment: str) -> subprocess.Pop
     return subprocess.Popen(
         [sys.executable, "-m", *arguments],
         cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100", **environment},
+        env=_environment(environment),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -37,10 +44,16 @@ def start(arguments: list[str], cwd: Path, **environment: str) -> subprocess.Pop
 
 
 def run(arguments: list[str], cwd: Path, **environment: str) -> Done:
-    """Run the command to its end."""
-    process = start(arguments, cwd, **environment)
-    out, err = process.communicate(timeout=400)
-    return Done(process.returncode, out, err)
+    """Run the command to its end; its output is collected through files, so it is no terminal."""
+    with TemporaryDirectory() as folder:
+        said = (Path(folder, "out"), Path(folder, "err"))
+        status = _FORKS.run(arguments, cwd, _environment(environment), said, 400)
+        out, err = (path.read_text() if path.exists() else "" for path in said)
+    return Done(status, out, err)
+
+
+def _environment(more: dict[str, str]) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100", **more}
 
 
 def records(results: Path) -> list[dict[str, Any]]:
