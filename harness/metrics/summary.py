@@ -78,7 +78,7 @@ def retried(requests: pd.DataFrame) -> "pd.Series[bool]":
 
 def gaps_in_window(requests: pd.DataFrame, events: pd.DataFrame, window: Window) -> np.ndarray:
     """Event gaps, ms, of successful requests scheduled inside the window."""
-    scheduled = window.requests(requests)
+    scheduled = window.requests(requests[["phase", "index", "ok", "scheduled_ns"]])
     counted = scheduled.loc[succeeded(scheduled), "index"]
     index, ns = events["index"].to_numpy(), events["ns"].to_numpy()
     rows = is_measured(events) & np.isin(index, counted)

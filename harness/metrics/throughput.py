@@ -59,7 +59,7 @@ def _finished(requests: pd.DataFrame, window: Window) -> np.ndarray:
 
 def concurrency(requests: pd.DataFrame) -> pd.DataFrame:
     """Measured requests in flight, from `sent` to `end`: columns `ns` (instant of change) and `requests`."""
-    rows = measured(requests).dropna(subset=["sent_ns", "end_ns"])
+    rows = measured(requests[["phase", "sent_ns", "end_ns"]]).dropna()
     instants, counts = in_flight(
         rows["sent_ns"].to_numpy(dtype="int64"), rows["end_ns"].to_numpy(dtype="int64")
     )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from harness.metrics.latency import measured
+from harness.metrics.latency import is_measured, measured
 
 NS_PER_S = 1_000_000_000
 STEADY_SHARE = 0.9  # of the target concurrency
@@ -39,8 +39,7 @@ class Window:
 
     def requests(self, requests: pd.DataFrame) -> pd.DataFrame:
         """The measured requests *scheduled* inside: those that latency percentiles count."""
-        rows = measured(requests)
-        return rows[self.holds(rows["scheduled_ns"])]
+        return requests[is_measured(requests) & self.holds(requests["scheduled_ns"])]
 
     def to_record(self) -> dict[str, Any]:
         """For run.json."""

@@ -13,6 +13,8 @@ def typed(rows: Iterable[Mapping[str, Any]] | pd.DataFrame, columns: Mapping[str
     where values do not fit, also where a column that may not be missing (e.g. int64) is.
     """
     frame = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows))
+    if _has(frame, columns):
+        return frame.copy(deep=False)
     further = [name for name in frame.columns if name not in columns]
     shaped = {
         name: (
@@ -25,6 +27,16 @@ def typed(rows: Iterable[Mapping[str, Any]] | pd.DataFrame, columns: Mapping[str
         index=frame.index,
     )
     return pd.concat([result, frame[further]], axis=1) if further else result
+
+
+def _has(frame: pd.DataFrame, columns: Mapping[str, str]) -> bool:
+    """Whether nothing is to be done, as with tables that this version wrote."""
+    if list(frame.columns[: len(columns)]) != list(columns):
+        return False
+    return all(
+        dtype == pd.api.types.pandas_dtype(wanted)
+        for dtype, wanted in zip(frame.dtypes, columns.values(), strict=False)
+    )
 
 
 def empty(columns: Mapping[str, str]) -> pd.DataFrame:

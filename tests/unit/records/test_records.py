@@ -190,3 +190,13 @@ def test_further_columns_are_kept_and_lacking_ones_are_missing():
     assert frame["pss_bytes"].isna().all()
     with pytest.raises((ValueError, TypeError)):
         typed([{"pss_bytes": 5}], TELEMETRY_COLUMNS)  # ns may not be missing
+
+
+def test_a_table_that_fits_comes_back_as_it_is_and_is_the_callers_own():
+    frame = typed([{"name": "a", "count": 1, "more": 2.0}], {"name": "string", "count": "Int64"})
+    again = typed(frame, {"name": "string", "count": "Int64"})
+    pd.testing.assert_frame_equal(again, frame)
+    again["count"] = 7
+    again.loc[0, "name"] = "b"
+    assert frame["count"].tolist() == [1] and frame["name"].tolist() == ["a"]
+    assert list(typed(frame, {"count": "int64", "name": "string"}).columns) == ["count", "name", "more"]
