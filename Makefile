@@ -9,7 +9,7 @@ DEV_STAMP := $(VENV)/.installed-dev
 export HF_HUB_OFFLINE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help bench nightly test browser test-unit test-engines lint setup setup-dev lock lock-engines clean
+.PHONY: help bench nightly test test-at-once test-alone browser test-unit test-engines lint setup setup-dev lock lock-engines clean
 
 help: ## What can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -26,20 +26,27 @@ setup: $(RUN_STAMP) ## Make .venv with the harness and its embedded engine
 
 setup-dev: $(DEV_STAMP) ## The same with the test tools
 
-# Unit tests share nothing but caches that several processes may use; the others measure, or start what does.
-UNIT_TESTS := tests/unit --numprocesses 2 --dist loadfile
+# A file of tests is run by one process, which starts for it what it asks. Those that wait most come first, so that they
+# wait while others compute. What judges times (marked alone) has the machine to itself, after all others.
+WORKERS ?= 3
+AT_ONCE := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test: browser $(DEV_STAMP) lint ## Everything CI runs: lint, unit, integration, engine and browser tests
 	$(BIN)/python -m harness.engines action=install engine=onnxruntime
-	@failed=0; for suites in "$(UNIT_TESTS)" "tests/browser tests/engines tests/integration"; do \
-	  echo "$(BIN)/python -m pytest $$suites"; $(BIN)/python -m pytest $$suites || failed=1; done; exit $$failed
+	@$(MAKE) --no-print-directory --keep-going -j1 test-at-once test-alone
+
+test-at-once:
+	$(BIN)/python -m pytest $(AT_ONCE) -m "not alone" tests/engines tests/integration tests/browser tests/unit
+
+test-alone:
+	$(BIN)/python -m pytest -m alone tests/browser tests/engines tests/integration
 
 browser:
 	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || { \
 	  echo "The browser tests need Debian's Chromium. Type: sudo apt-get install -y chromium chromium-driver"; exit 2; }
 
 test-unit: $(DEV_STAMP) ## Unit tests only: no browser, no engine
-	$(BIN)/python -m pytest $(UNIT_TESTS)
+	$(BIN)/python -m pytest $(AT_ONCE) tests/unit
 
 # Engines whose environment is gigabytes and whose start takes minutes; make test-engines ENGINES=vllm for some of them.
 ENGINES ?= vllm,sglang

@@ -7,11 +7,13 @@ from random import Random
 from xml.etree import ElementTree
 
 import pandas as pd
+import pytest
 
 from tests.support.command_line import run
 from tests.support.fixtures import ScriptedServer, scripted_server
 from tests.support.scripts import Script
 
+pytestmark = pytest.mark.alone
 SMALL = [
     "workload=chat",
     "backend=endpoint",
