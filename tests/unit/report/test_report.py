@@ -1,11 +1,8 @@
 """The page and the command that makes it."""
 
 import base64
-import dataclasses
 import hashlib
 import re
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -15,8 +12,6 @@ import pytest
 from harness.core.errors import RecordError
 from harness.records.reader import find_runs, read_run
 from harness.report import write_report
-from harness.report.__main__ import folder_name, main
-from harness.report.table import cells, columns_for
 from tests.support.synthetic_runs import Schedule, write_failed_run, write_run
 
 HOSTILE = "<script>document.title='owned'</script><img src=x onerror=alert(1)>"
@@ -218,121 +213,6 @@ def test_no_runs_and_an_unwritable_folder_say_what_to_do(tmp_path: Path):
     (tmp_path / "taken").write_text("")
     with pytest.raises(RecordError, match="another folder"):
         write_report(find_runs(["r1"], tmp_path), tmp_path / "taken")
-
-
-def test_the_command_reports_named_runs_and_prints_the_path_last(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    write_run(tmp_path, "r1")
-    write_run(tmp_path, "r2")
-    assert main([f"results_dir={tmp_path}", "runs=[r2, r1]"]) == 0
-    last = capsys.readouterr().out.strip().splitlines()[-1]
-    assert Path(last).is_file()
-    assert Path(last).parent.parent == tmp_path / "reports"
-    assert Path(last).is_file()
-
-
-def test_the_command_without_runs_takes_the_latest_sweep(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    write_run(tmp_path, "r1", sweep="a")
-    write_run(tmp_path, "r2", sweep="b")
-    assert main([f"results_dir={tmp_path}", f"out={tmp_path / 'here'}"]) == 0
-    assert "r1" not in (tmp_path / "here" / "report.html").read_text()
-    assert main([f"results_dir={tmp_path}", "action=list"]) == 0
-    listed = capsys.readouterr().out.splitlines()[-2:]
-    assert [line.split()[:2] for line in listed] == [["r1", "complete"], ["r2", "complete"]]
-    assert all(line.endswith("tokens/s") for line in listed)
-
-
-def test_reports_of_different_selections_do_not_overwrite_each_other(tmp_path: Path):
-    for name in ("r1", "r2", "r3"):
-        write_run(tmp_path, name, sweep="s1")
-    runs = {name: read_run(name, tmp_path) for name in ("r1", "r2", "r3")}
-    assert folder_name(list(runs.values())) == "s1"  # the whole sweep: the name it was first reported under
-    partial = [
-        folder_name([runs["r1"]]),
-        folder_name([runs["r1"], runs["r2"]]),
-        folder_name([runs["r2"], runs["r1"]]),
-    ]
-    assert len({"s1", *partial}) == 4
-
-
-def test_a_list_of_nothing_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    assert main([f"results_dir={tmp_path}", "action=list"]) == 2
-    assert "There is no run" in capsys.readouterr().err
-
-
-def test_columns_without_any_figure_are_left_out(tmp_path: Path):
-    write_run(tmp_path, "r1")
-    run = read_run("r1", tmp_path)
-    plain = dataclasses.replace(run, summary={**run.summary, "slo_attainment": None, "quality": {}})
-    limited = dataclasses.replace(
-        run,
-        summary={
-            **run.summary,
-            "slo_attainment": 0.25,
-            "quality": {"perplexity": 16.5, "perplexity_interval": [15.0, 18.0]},
-        },
-    )
-    assert not {"Within SLO", "Perplexity"} & {column.heading for column in columns_for([plain])}
-    shown = {cell.heading: cell.text for cell in cells(limited, columns_for([plain, limited]))}
-    assert shown["Within SLO"] == "25 %"
-    assert shown["Perplexity"] == "16.50 (15.00–18.00)"
-
-
-@pytest.mark.parametrize(("above", "words"), [(True, ""), (False, ", not above chance")])
-def test_a_task_stands_with_its_interval_and_whether_it_is_more_than_guessing(
-    tmp_path: Path, above: bool, words: str
-):
-    write_run(tmp_path, "r1")
-    run = read_run("r1", tmp_path)
-    found = {"reasoning": 0.61, "reasoning_interval": [0.54, 0.67], "reasoning_above_chance": above}
-    told = dataclasses.replace(run, summary={**run.summary, "quality": found})
-    shown = {cell.heading: cell.text for cell in cells(told, columns_for([told]))}
-    assert shown["Reasoning"] == f"61 % (54 %–67 %){words}"
-    assert "Recall" not in shown
-
-
-def test_cost_stands_with_its_currency_and_is_spoilt_with_the_rate(tmp_path: Path):
-    write_run(tmp_path, "r1", Schedule(requests=8), price=3.6)  # too few requests to trust the rate
-    run = read_run("r1", tmp_path)
-    (cell,) = [cell for cell in cells(run, columns_for([run])) if "Cost" in cell.heading]
-    assert cell.heading == "Cost, USD"
-    assert cell.text.startswith(f"{3.6 / 3600 * 1e6 / run.summary['output_tokens_per_s']:.2f} / ")
-    assert cell.text.endswith(" / 0.900")  # 3.60 an hour among 4 users
-    assert cell.spoilt_by
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["nonsense"], "key=value"),
-        (["colour=red"], "Keys: action, runs, results_dir, out"),
-        (["action=dance"], "report, list"),
-        (["runs=[r7]"], "There is no run 'r7'"),
-        ([], "python -m harness"),
-    ],
-)
-def test_bad_input_is_one_line_and_exit_code_2(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
-):
-    assert main([f"results_dir={tmp_path}", *arguments]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.count("\n") == 1
-    assert words in captured.err
-
-
-def test_the_command_reads_records_only_and_its_help_loads_nothing_heavy():
-    code = (
-        "import sys; from harness.report.__main__ import main; assert main(['--help']) == 0;"
-        "heavy = {'pandas', 'matplotlib', 'hydra', 'aiohttp', 'scipy'} & set(sys.modules);"
-        "far = ('backends', 'workloads', 'harness.client', 'harness.run');"
-        "rooms = [m for m in sys.modules if m.startswith(far)];"
-        "sys.exit(f'{heavy} {rooms}' if heavy or rooms else 0)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "runs=[ID,ID]" in done.stdout
 
 
 def test_the_page_opens_with_advice_where_settings_can_be_ranked(tmp_path: Path):
