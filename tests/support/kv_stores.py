@@ -14,6 +14,9 @@ from backends.kvcompress.store_torch import TorchStore
 from harness.core.errors import UsageError
 
 LAYERS, HEADS, GROUP, DIM = 2, 2, 3, 64
+QUANTS = ["int8", "fp8", "int4", "int3", "int2"]
+NO_DECAY = float("nan")
+Make = Callable[..., KvStore]
 
 
 def torch_store(pool_bytes: int = 1 << 24) -> KvStore:
@@ -116,3 +119,29 @@ def dense_attention(heads: list[Held], asked: torch.Tensor) -> np.ndarray:
             for head, of_head in zip(heads, by_head, strict=True)
         ]
     )
+
+
+def name_of(packing: KvSpec) -> str:
+    words = [packing.quant, packing.granularity, str(packing.group)]
+    return "-".join(words + [w for w in ("codebook", "rotate") if getattr(packing, w)])
+
+
+def ask(
+    store: KvStore, layer: int, rows: list[int], asked: torch.Tensor, decay: float = NO_DECAY
+) -> np.ndarray:
+    decays = torch.full((len(rows),), decay)
+    return store.attend(layer, torch.tensor(rows, dtype=torch.int32), asked, decays).numpy()
+
+
+def mask(store: KvStore, layer: int, row: int, dropped: list[set[int]]) -> torch.Tensor:
+    """What `keep` is given to drop these positions of each head."""
+    positions = store.read(layer, row, vectors=False).positions
+    return torch.tensor(
+        [[int(p) not in gone for p in head] for head, gone in zip(positions, dropped, strict=True)]
+    )
+
+
+def ragged(store: KvStore, row: int, layer: int = 0) -> None:
+    """40 tokens, of which the first head loses every third and the second all but 5."""
+    tokens(40).append(store, layer, row)
+    store.keep(layer, row, mask(store, layer, row, [set(range(0, 40, 3)), set(range(35))]))
