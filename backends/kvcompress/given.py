@@ -3,12 +3,13 @@ as long for so few of them."""
 
 from collections.abc import Callable
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numba
 import torch
 
-from backends.kvcompress.model.compiled_cache import use_cache_folder
+from backends.kvcompress.compiled_cache import use_cache_folder
 
 
 def add_given(given: torch.Tensor, probabilities: torch.Tensor, weights: torch.Tensor) -> None:
@@ -30,7 +31,7 @@ def by_torch(given: torch.Tensor, probabilities: torch.Tensor, weights: torch.Te
 
 @lru_cache
 def _adder() -> Callable[..., Any]:
-    use_cache_folder()
+    use_cache_folder(Path(__file__))
 
     @numba.njit(cache=True)
     def add(given, probabilities, weights):  # type: ignore[no-untyped-def]

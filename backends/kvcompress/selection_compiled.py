@@ -3,12 +3,14 @@
 Decorated here rather than in a function: numba's cache never finds again what closes over another compiled function.
 """
 
+from pathlib import Path
+
 import numba
 import numpy as np
 
-from backends.kvcompress.model.compiled_cache import use_cache_folder
+from backends.kvcompress.compiled_cache import use_cache_folder
 
-use_cache_folder()
+use_cache_folder(Path(__file__))
 
 
 @numba.njit(cache=True, error_model="numpy")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -9,7 +10,7 @@ import numpy as np
 import torch
 from torch.nn.functional import rms_norm
 
-from backends.kvcompress.model.compiled_cache import use_cache_folder
+from backends.kvcompress.compiled_cache import use_cache_folder
 
 
 def normed(values: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
@@ -25,7 +26,7 @@ def normed(values: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tens
 
 @lru_cache
 def _normed() -> Callable[..., Any]:
-    use_cache_folder()
+    use_cache_folder(Path(__file__))
 
     # Sums may be taken in any order, eight and more at a time.
     @numba.njit(cache=True, fastmath={"reassoc", "contract"})

@@ -7,6 +7,7 @@ A matrix [out, in] is held as panels of sixteen rows, [out / 16, in, 16], and mu
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import llvmlite.binding
@@ -16,7 +17,8 @@ import numpy.typing as npt
 import torch
 from torch.nn.functional import pad
 
-from backends.kvcompress.model.compiled_cache import use_cache_folder
+from backends.kvcompress.compiled_cache import use_cache_folder
+from backends.kvcompress.model import tiles
 from backends.kvcompress.model.tiles import LANES, multiply_tile
 
 
@@ -64,8 +66,10 @@ def multiply(inputs: torch.Tensor, matrix: Panels, threads: int) -> torch.Tensor
     return out[:tokens] if matrix.rows == out.shape[1] else out[:tokens, : matrix.rows].contiguous()
 
 
+_SOURCES = (Path(__file__), Path(tiles.__file__))
+
 # What calls another compiled function finds it by its module: numba's cache never finds again what closes over one.
-use_cache_folder()
+use_cache_folder(*_SOURCES)
 
 
 @numba.njit(cache=True)
@@ -115,7 +119,7 @@ def _alone(stack, scales, inputs, whole, tail, out):  # type: ignore[no-untyped-
 @lru_cache
 def _product(threads: int) -> Callable[..., None]:
     """Compiled on the first call, or read from the harness's cache folder."""
-    use_cache_folder()
+    use_cache_folder(*_SOURCES)
 
     @numba.njit(cache=True, parallel=True)
     def shared(stack, scales, inputs, whole, tail, out):  # type: ignore[no-untyped-def]

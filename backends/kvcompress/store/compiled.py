@@ -1,7 +1,6 @@
 # mypy: allow-untyped-defs
 """The functions that Python calls, compiled once for each layout and kept in the harness's cache folder."""
 
-import hashlib
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -10,20 +9,17 @@ import numba
 import numpy as np
 
 from backends.kvcompress.combinations import can_rotate
+from backends.kvcompress.compiled_cache import use_cache_folder
 from backends.kvcompress.quant.rotation import signs
 from backends.kvcompress.store import decode, packing, slots
 from backends.kvcompress.store.rows import RowLayout
-from harness.core.cache import cache_root
 
 
 def _use_cache_folder() -> None:
-    """For what is decorated next. numba looks at one file's age only; here a change of any file is another folder."""
-    digest = hashlib.sha256()
+    """For what is decorated next, which may come from any module of this folder and from the tables."""
     package = Path(__file__).parent
     tables = [package.parent / "quant" / name for name in ("codebook.py", "rotation.py")]
-    for file in [*sorted(package.glob("*.py")), *tables]:
-        digest.update(file.read_bytes())
-    numba.config.CACHE_DIR = str(cache_root() / "numba" / digest.hexdigest()[:16])
+    use_cache_folder(*sorted(package.glob("*.py")), *tables)
 
 
 @lru_cache

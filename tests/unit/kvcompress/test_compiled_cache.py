@@ -1,10 +1,17 @@
-"""Compiled functions come back from the cache folder in the next process."""
+"""Compiled functions come back from the cache folder in the next process, and in another checkout of the sources."""
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+import numba
+import pytest
+
+import backends
+from backends.kvcompress.compiled_cache import use_cache_folder
 
 _USES_ALL = """
 import json, torch
@@ -27,18 +34,39 @@ print(json.dumps({name: counts(found) for name, found in functions.items()}))
 """
 
 
-def test_the_next_process_compiles_nothing_again(tmp_path: Path) -> None:
-    def run() -> dict[str, list[int]]:
-        env = {**os.environ, "INFERENCE_HARNESS_CACHE": str(tmp_path)}
-        done = subprocess.run([sys.executable, "-c", _USES_ALL], env=env, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        found: dict[str, list[int]] = json.loads(done.stdout)
-        return found
+_CHECKOUT = Path(backends.__path__[0]).parent
 
-    first = run()
+
+def test_another_checkout_compiles_nothing_again(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    first = _run(_CHECKOUT, cache)
     assert all(counts == [0, 1] for counts in first.values())
-    kept = sorted(tmp_path.rglob("*.nbc"))
+    kept = sorted(cache.rglob("*.nbc"))
     assert kept
-    second = run()
-    assert second == {name: [1, 0] for name in first}
-    assert sorted(tmp_path.rglob("*.nbc")) == kept
+    other = tmp_path / "other"
+    for package in ("backends", "harness"):
+        shutil.copytree(_CHECKOUT / package, other / package, ignore=shutil.ignore_patterns("__pycache__"))
+    assert _run(other, cache) == {name: [1, 0] for name in first}
+    assert sorted(cache.rglob("*.nbc")) == kept
+
+
+def test_other_sources_are_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
+    monkeypatch.setattr(numba.config, "CACHE_LOCATOR_CLASSES", "")
+    folders = []
+    for text in ("1", "2", "1"):
+        copy = tmp_path / f"{len(folders)}.py"
+        copy.write_text(text)
+        use_cache_folder(copy)
+        folders.append(numba.config.CACHE_DIR)
+    assert folders[0] == folders[2] != folders[1]
+
+
+def _run(checkout: Path, cache: Path) -> dict[str, list[int]]:
+    """Hits and misses of each compiled function in a process of its own."""
+    env = {**os.environ, "INFERENCE_HARNESS_CACHE": str(cache), "PYTHONPATH": str(checkout)}
+    command = [sys.executable, "-c", _USES_ALL]
+    done = subprocess.run(command, env=env, cwd=checkout, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, list[int]] = json.loads(done.stdout)
+    return found
