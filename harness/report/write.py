@@ -22,7 +22,6 @@ def write_report(runs: Sequence[Run], folder: Path) -> Path:
     """
     import jinja2
 
-    from harness.report.data_file import write_csv
     from harness.report.page import page, swatch
 
     if not runs:
@@ -49,7 +48,7 @@ def write_report(runs: Sequence[Run], folder: Path) -> Path:
         for place in (data, drawn):
             place.mkdir(parents=True, exist_ok=True)
         for one in (*figures, *content["quality_costs"]):
-            write_csv(one.data, data / f"{one.name}.csv")
+            one.data.to_csv(data / f"{one.name}.csv", index=False, float_format="%.6g")
         words = [label for _, label in content["series"]]
         for figure in figures:
             svg, png = figure.files(words)
