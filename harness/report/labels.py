@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from harness.compare import conf_files
 from harness.records.paths import pick
 from harness.records.reader import Run
 from harness.records.setting_keys import MEASURES_NOTHING, PRICE, SEEDS
@@ -19,6 +20,7 @@ _MACHINE: dict[str, Callable[[Any], str]] = {
 # How much of a workload is asked for, and where it is kept: not what it asks.
 SIZE_OF_WORKLOAD = ("workload.requests", "workload.save")
 _LONGEST_VALUE = 40
+_MOST_OPTIONS = 3  # of a label that names them all
 
 
 def labels(runs: Sequence[Run]) -> dict[str, str]:
@@ -95,8 +97,30 @@ def _named(
         telling = [key for key in different if key not in not_telling and not key.startswith(groups_aside)]
         alone = bool(telling) and len(grouped) == 1
         prefix = [*([] if alone else [base]), *_caveats(members)]
-        result.update({run.id: " · ".join([*prefix, *option_words(run, telling)]) for run in members})
+        for run, keys in zip(members, _briefly(members, telling), strict=True):
+            result[run.id] = " · ".join([*prefix, *option_words(run, keys)])
     return {run.id: result[run.id] for run in runs}
+
+
+def _briefly(runs: Sequence[Run], keys: list[str]) -> list[list[str]]:
+    """For each run the keys that its label names: all, or where they are many, those that it does not leave at the
+    engine's usual value. A run that leaves all of them names the one that most others set.
+    """
+    if len(keys) <= _MOST_OPTIONS:
+        return [keys] * len(runs)
+    named = [[key for key in keys if not _is_usual(run, key)] for run in runs]
+    set_by = Counter(key for chosen in named for key in chosen)
+    by_use = sorted(keys, key=lambda key: -set_by[key])
+    return [
+        chosen or [key for key in by_use if pick(run.config, key) is not None][:1]
+        for run, chosen in zip(runs, named, strict=True)
+    ]
+
+
+def _is_usual(run: Run, key: str) -> bool:
+    room, _, path = key.partition(".")
+    usual = conf_files.read(f"backend/{pick(run.config, 'backend.name')}.yaml") if room == "backend" else {}
+    return bool(pick(usual, path) == pick(run.config, key))
 
 
 def differing_options(runs: Sequence[Run]) -> list[str]:

@@ -62,6 +62,45 @@ def test_repeats_are_numbered_and_seeds_share_a_group(tmp_path: Path):
     assert set(group_labels(three).values()) == {"openvino · chat"}
 
 
+def test_of_many_options_a_label_names_those_that_are_not_usual(tmp_path: Path):
+    usual = {
+        "evict": "none",
+        "quant": "none",
+        "recent": 32,
+        "spread": "uniform",
+        "budget": {"fraction": None},
+    }
+    half = {"budget": {"fraction": 0.5}}
+    for name, kv in (
+        ("exact", {}),
+        ("snapkv", half | {"evict": "snapkv"}),
+        ("auto", half | {"evict": "auto", "spread": "retrieval"}),
+        ("packed", {"quant": "int8", "recent": 8}),
+    ):
+        write_run(tmp_path, name, config={"backend": {"name": "kvcompress", "kv": usual | kv}})
+    runs = [read_run(name, tmp_path) for name in ("exact", "snapkv", "auto", "packed")]
+    assert labels(runs) == {
+        "exact": "evict=none",
+        "snapkv": "fraction=0.5 · evict=snapkv",
+        "auto": "fraction=0.5 · evict=auto · spread=retrieval",
+        "packed": "quant=int8 · recent=8",
+    }
+    # An engine whose usual values nobody knows keeps them all.
+    write_run(tmp_path, "other", config={"backend": {"name": "gone", "kv": usual}})
+    write_run(
+        tmp_path,
+        "others",
+        config={
+            "backend": {
+                "name": "gone",
+                "kv": usual | {"evict": "h2o", "quant": "int4", "recent": 1, "spread": "x"},
+            }
+        },
+    )
+    found = labels([read_run(name, tmp_path) for name in ("other", "others")])
+    assert found["other"] == "evict=none · quant=none · recent=32 · spread=uniform"
+
+
 def test_an_engine_seed_that_follows_the_runs_is_no_option_of_its_own(tmp_path: Path):
     for name, seed in (("r1", 0), ("r2", 1)):
         write_run(tmp_path, name, config={"seed": seed, "backend": {"name": "openvino", "seed": seed}})
