@@ -1,7 +1,6 @@
 """Where compiled functions are kept: in the harness's cache folder, by what their sources say, not where they lie."""
 
 import hashlib
-from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
@@ -36,7 +35,7 @@ def use_cache_folder(*sources: Path) -> None:
 
 
 @lru_cache
-def _digest(sources: Iterable[Path]) -> str:
+def _digest(sources: tuple[Path, ...]) -> str:
     digest = hashlib.sha256()
     for source in sources:
         digest.update(source.read_bytes())

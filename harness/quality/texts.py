@@ -1,7 +1,7 @@
 """The text that quality tasks are made from: the documentation that every CPython carries."""
 
 from collections.abc import Callable, Sequence
-from functools import wraps
+from functools import cache, wraps
 from typing import ParamSpec, TypeVar
 
 from harness.core.tokenizer import Tokenizer
@@ -49,6 +49,7 @@ def drawn_once(draw: Callable[Given, Sequence[Item]]) -> Callable[Given, Sequenc
     return remembered
 
 
+@cache
 def documentation() -> str:
     """All of it as one text."""
     return "\n\n".join(document.text for document in read_corpus(PYTHON_DOCUMENTATION).documents)

@@ -1,10 +1,9 @@
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from harness.help import GROUPS, choices_of, main_help
+from tests.support.imports import help_of
 
 CONF = Path(__file__).parents[3] / "conf"
 
@@ -35,11 +34,7 @@ def test_help_fits_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_help_imports_nothing_heavy():
-    probe = (
-        "import sys; from harness.__main__ import main; main(['--help']);"
-        "heavy = {'hydra', 'omegaconf', 'pandas', 'numpy', 'matplotlib', 'aiohttp', 'rich'} & set(sys.modules);"
-        "sys.exit(f'imported: {heavy}' if heavy else 0)"
-    )
-    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "usage: python -m harness" in done.stdout
+    found = help_of("harness.__main__")
+    heavy = {"hydra", "omegaconf", "pandas", "numpy", "matplotlib", "aiohttp", "rich"}
+    assert not heavy & found.modules
+    assert "usage: python -m harness" in found.said
