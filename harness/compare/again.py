@@ -14,6 +14,8 @@ _GROUPS = ("backend", "model", "workload", "load", "slo", "hardware")
 _QUALITY = "quality"
 # Set by the command that repeats a run, or by the machine.
 _NOT_AGAIN = ("backend.port", "load.workers")
+# Keys that belong together and are swept as one mapping: a method to evict has no meaning without its budget.
+_KV = "backend.kv"
 _PLAIN = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:+%")
 
 
@@ -43,8 +45,8 @@ def command(overrides: Mapping[str, str], *more: str) -> str:
 
 
 def both(one: Run, other: Run, *more: str) -> list[str]:
-    """One sweep that takes turns where a single key tells the runs apart, which spares them the machine's moods; else
-    a command for each.
+    """One sweep that takes turns where a single key tells the runs apart, or only how the KV cache is held, which
+    spares them the machine's moods; else a command for each.
     """
     ours, theirs = overrides_of(one), overrides_of(other)
     apart = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
@@ -53,9 +55,31 @@ def both(one: Run, other: Run, *more: str) -> list[str]:
         values = [side.get(key) or _usual(run, key) for side, run in ((ours, one), (theirs, other))]
         known = [value for value in values if value is not None and not set(value) & set("[{,")]
         if len(known) == len(values):
-            swept = {**theirs, **ours, key: ",".join(known)}
-            return [command(swept, *more).replace(_COMMAND, f"{_COMMAND} -m", 1)]
+            return [_sweep({**theirs, **ours, key: ",".join(known)}, *more)]
+    if apart and all(key.startswith(f"{_KV}.") for key in apart):
+        shared = {key: value for key, value in ours.items() if not key.startswith(f"{_KV}.")}
+        return [_sweep({**shared, _KV: f"{_mapping(ours)},{_mapping(theirs)}"}, *more)]
     return [command(side, *more) for side in (ours, theirs)]
+
+
+def _sweep(overrides: Mapping[str, str], *more: str) -> str:
+    return command(overrides, *more).replace(_COMMAND, f"{_COMMAND} -m", 1)
+
+
+def _mapping(overrides: Mapping[str, str]) -> str:
+    """What is said of the KV cache as one value of Hydra's: {evict:h2o,budget:{tokens:256}}."""
+    flat = {
+        key.removeprefix(f"{_KV}."): value for key, value in overrides.items() if key.startswith(f"{_KV}.")
+    }
+    inner: dict[str, list[str]] = {}
+    for key, value in flat.items():
+        name, _, part = key.partition(".")
+        inner.setdefault(name, []).append(f"{part}:{value}" if part else value)
+    return f"{{{','.join(f'{name}:{_value(name, parts, flat)}' for name, parts in inner.items())}}}"
+
+
+def _value(name: str, parts: Sequence[str], flat: Mapping[str, str]) -> str:
+    return parts[0] if name in flat else f"{{{','.join(parts)}}}"
 
 
 def written(value: Any) -> str:

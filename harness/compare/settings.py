@@ -23,9 +23,9 @@ RATE = "output_tokens_per_s"
 COST = "per_million_output_tokens"
 COSTS = (COST, "per_query", "per_user_hour")
 # Failed checks that do not take a run out: too few requests for a percentile are told with the limit itself, and
-# other work on the machine is what repeats are for.
-_BUSY = "quiet_machine"
-_COUNTS_ALL_THE_SAME = ("tail_samples", _BUSY)
+# other work on the machine or a change of its speed is what repeats, which take turns, are for.
+_DISTURBED = ("quiet_machine", "same_pace")
+_COUNTS_ALL_THE_SAME = ("tail_samples", *_DISTURBED)
 _FAILED_REQUESTS = "no_errors"
 
 
@@ -75,10 +75,10 @@ class Setting:
         return self.references[0] if self.references else None
 
     @property
-    def busy(self) -> int:
-        """How many of its runs were made while something else used the machine."""
+    def disturbed(self) -> int:
+        """How many of its runs were made while something else used the machine, or its own speed changed."""
         return sum(
-            any(check["check"] == _BUSY and check["ok"] is False for check in run.validity)
+            any(check["check"] in _DISTURBED and check["ok"] is False for check in run.validity)
             for run in self.runs
         )
 

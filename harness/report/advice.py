@@ -163,11 +163,11 @@ def _sentences(advice: Advice) -> list[str]:
                 f"{one.left_out} of {one.left_out + len(one.runs)} runs of {one.label} do not count: "
                 f"{'; '.join(one.problems).rstrip('.')}."
             )
-    if busy := sum(one.busy for one in advice.ranked):
+    if disturbed := sum(one.disturbed for one in advice.ranked):
         ranked = sum(len(one.runs) for one in advice.ranked)
         found.append(
-            f"{busy} of {ranked} ranked runs were made while something else used the machine: "
-            "compare repeats, not single runs."
+            f"{disturbed} of {ranked} ranked runs were made while something else used the machine or its own speed "
+            "changed: compare repeats, not single runs."
         )
     if advice.asked.left_out:
         runs = f"{advice.asked.left_out} {'run' if advice.asked.left_out == 1 else 'runs'}"

@@ -92,14 +92,16 @@ def limit_value(limit: Held) -> str:
 
 
 def loss_cell(one: QualityLoss | None, setting: Setting) -> str:
-    """A loss in a table."""
+    """A loss in a table, as the change of the figure: perplexity grows, right answers become fewer."""
     if one is None:
         return "exact" if setting.judged and setting.reference is None else MISSING
     if not one.telling:
         return one.verdict
     if one.figure is DIVERGENCE:
         return f"{one.lost:.3f} nats"
-    return f"{signed(-100 * one.lost)} {'%' if one.figure.chance is None else 'pt'}"
+    if one.figure.chance is None:
+        return f"{signed(100 * one.lost)} %"
+    return f"{signed(-100 * one.lost)} pt"
 
 
 def share_words(share: float) -> str:

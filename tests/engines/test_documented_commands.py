@@ -59,6 +59,7 @@ HEAVY = (
     "experiment=rag_tradeoff",
     "experiment=kv_granularity",
     "experiment=weight_precision",
+    "experiment=kv_saving",
 )
 SMALL = ["load.warmup=1", "load.requests=3"]
 # What a drawn workload asks for, where the command itself does not say it.

@@ -183,11 +183,14 @@ def test_runs_that_do_not_count():
     }
 
 
-def test_a_busy_machine_is_told_and_takes_no_run_out():
-    busy = [{"check": "quiet_machine", "ok": False, "spoils": ["output_tokens_per_s"]}]
-    found = advice([a_run("r1", 100, validity=busy), a_run("r2", 90, "int8")])
+@pytest.mark.parametrize("check", ["quiet_machine", "same_pace"])
+def test_a_disturbed_machine_is_told_and_takes_no_run_out(check: str):
+    disturbed = [{"check": check, "ok": False, "spoils": ["output_tokens_per_s"]}]
+    found = advice([a_run("r1", 100, validity=disturbed), a_run("r2", 90, "int8")])
     assert found.ranked[0].label == "quant=none"
-    assert "1 of 2 ranked runs were made while something else used the machine" in told(found)
+    assert "1 of 2 ranked runs were made while something else used the machine or its own speed" in told(
+        found
+    )
 
 
 def test_of_seeds_that_only_some_settings_ran_nothing_is_ranked():

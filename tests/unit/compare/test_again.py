@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_module
+from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from harness.compare.again import both, command, overrides_of
 from harness.config import register_schemas, typed
@@ -52,9 +53,32 @@ def test_runs_that_one_key_tells_apart_take_turns_in_a_sweep():
     ]
 
 
+KV = (["evict=h2o", "budget.tokens=256"], ["quant=int8", "value_quant=int4"])
+
+
+@pytest.mark.parametrize(
+    "sides", [([], KV[0]), KV, (KV[0], ["evict=h2o", "budget.fraction=0.5", "quant=int8"])]
+)
+def test_runs_that_differ_in_how_the_kv_cache_is_held_take_turns_in_a_sweep(
+    sides: tuple[list[str], list[str]],
+):
+    arguments = [["backend=kvcompress", "seed=3", *(f"backend.kv.{key}" for key in side)] for side in sides]
+    one, other = (run_of(*side) for side in arguments)
+    (line,) = both(one, other, "repeats=5")
+    *words, last = shlex.split(line)[3:]
+    assert words[0] == "-m" and last == "repeats=5"
+    swept = OverridesParser.create().parse_overrides(words[1:])
+    choices = [list(each.sweep_string_iterator()) for each in swept if each.is_sweep_override()]
+    fixed = [each.input_line for each in swept if not each.is_sweep_override()]
+    assert [composed([*fixed, f"backend.kv={value}"]) for value in choices[0]] == [one.config, other.config]
+    assert len(choices) == 1
+
+
 def test_runs_that_more_tells_apart_have_a_command_each():
     one = run_of("backend=kvcompress")
-    other = run_of("backend=kvcompress", "backend.kv.evict=h2o", "backend.kv.budget.tokens=256")
+    other = run_of(
+        "workload=rag", "backend=kvcompress", "backend.kv.evict=h2o", "backend.kv.budget.tokens=256"
+    )
     first, second = both(one, other, "repeats=5")
     assert first == "python -m harness backend=kvcompress repeats=5"
     assert "backend.kv.budget.tokens=256" in second
