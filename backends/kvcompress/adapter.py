@@ -1,6 +1,6 @@
 """The in-house KV-compression engine as a backend: the harness's side, which imports no torch."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, ClassVar
 
 from backends.base import Capabilities, LaunchSpec, Say
@@ -96,7 +96,9 @@ class KvCompressBackend(EngineAdapter):
             **common_options(self.options, threads),
             "own": own_settings(self._own, model.geometry.head_dim),
         }
-        return serving_command(self.python(), self.options, model, hf_folder(model), port, loaded)
+        spec = serving_command(self.python(), self.options, model, hf_folder(model), port, loaded)
+        # OpenMP's threads, PyTorch's, spin for a while after each operation: on the cores that numba's are to use.
+        return replace(spec, env={**spec.env, "OMP_WAIT_POLICY": "passive"})
 
     def common_metrics(self, exposition: str) -> dict[str, float]:
         """Its names are the common ones already."""

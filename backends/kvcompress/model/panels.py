@@ -31,6 +31,10 @@ def _tile() -> int:
 TILE = _tile()
 # The last tile of a pass is filled up with zeros to one of these.
 _TAILS = (*(size for size in (1, 2, 4, 8) if size < TILE), TILE)
+# Multiplications, about a millisecond of one thread's, below which another thread that has to wake is no help: on two
+# cores of a virtual machine two threads took twice as long as one for a step of a model of 135M parameters.
+_WORTH_SHARING = 1 << 25
+_READING = 5  # multiplications that fit into the time in which a weight is read from memory
 # numba computes with neither on a CPU: their bits are handed over.
 _BITS = {torch.bfloat16: torch.uint16, torch.float16: torch.int16}
 
@@ -57,13 +61,22 @@ def panels_of(weight: torch.Tensor, scales: torch.Tensor | None = None) -> Panel
 
 
 def multiply(inputs: torch.Tensor, matrix: Panels, threads: int) -> torch.Tensor:
-    """inputs float32 [T, in] times the matrix transposed: [T, out], summed in float32."""
+    """inputs float32 [T, in] times the matrix transposed: [T, out], summed in float32.
+
+    By so many threads where there is enough to do for them; each value is the same either way.
+    """
     tokens = inputs.shape[0]
     whole, left = divmod(tokens, TILE)
     tail = next(size for size in _TAILS if size >= left) if left else 0
     out = torch.empty(whole * TILE + tail, LANES * len(matrix.stack))
-    _product(threads)(matrix.stack, matrix.scales, inputs.contiguous().numpy(), whole, tail, out.numpy())
+    chosen = threads_for(tokens, matrix.stack.size, threads)
+    _product(chosen)(matrix.stack, matrix.scales, inputs.contiguous().numpy(), whole, tail, out.numpy())
     return out[:tokens] if matrix.rows == out.shape[1] else out[:tokens, : matrix.rows].contiguous()
+
+
+def threads_for(tokens: int, size: int, threads: int) -> int:
+    """All of the threads, or one where a product of so many tokens by `size` weights is too small to share."""
+    return threads if size * max(tokens, _READING) >= _WORTH_SHARING else 1
 
 
 _SOURCES = (Path(__file__), Path(tiles.__file__))

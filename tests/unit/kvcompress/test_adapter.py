@@ -113,3 +113,11 @@ def test_quantised_entries_that_take_as_much_as_exact_ones_are_told() -> None:
     assert "take as much memory" in notes[0]
     assert kvcompress(kv={"quant": "int4"}).capabilities().notes == ()
     assert openvino().capabilities().notes == ()
+
+
+def test_idle_threads_leave_the_cores_to_others(model: ModelFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = kvcompress(python=sys.executable)
+    monkeypatch.setattr("backends.kvcompress.adapter.hf_folder", lambda files: files.weights)
+    spec = backend.launch_command(model, 8000, 2)
+    assert spec.env["OMP_WAIT_POLICY"] == "passive"
+    assert spec.argv[0] == sys.executable

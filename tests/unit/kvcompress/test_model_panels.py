@@ -5,6 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from backends.kvcompress.model import panels
 from backends.kvcompress.model.panels import Panels, multiply, panels_of
 
 FLOATS = [torch.bfloat16, torch.float16, torch.float32]
@@ -41,7 +42,17 @@ def test_whole_numbers_are_scaled_by_row(tokens: int) -> None:
 @pytest.mark.parametrize("tokens", [1, 5, 32])
 def test_threads_share_the_panels(tokens: int) -> None:
     weight = matrix(40, 24).bfloat16()
-    assert_product(matrix(tokens, 24, 1), panels_of(weight), weight, threads=2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(panels, "_WORTH_SHARING", 0)
+        assert_product(matrix(tokens, 24, 1), panels_of(weight), weight, threads=2)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "size", "threads"),
+    [(1, 576 * 3072, 1), (8, 576 * 3072, 1), (256, 576 * 960, 2), (1, 576 * 49152, 2), (1, 4096 * 4096, 2)],
+)
+def test_small_products_wake_nobody(tokens: int, size: int, threads: int) -> None:
+    assert panels.threads_for(tokens, size, 2) == threads
 
 
 def test_rows_of_a_strided_view_are_read_as_they_are() -> None:
