@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 import harness.client
+from harness.client.chunk_reader import compiled_reader
 from harness.core.cache import cache_root
 from harness.core.errors import HarnessError
 from harness.fingerprint import machine
@@ -63,11 +64,12 @@ def circumstances() -> dict[str, Any]:
     """What a calibration is good for: this machine and this version of the client."""
     here = machine()
     digest = hashlib.sha256()
-    for path in sorted(Path(harness.client.__path__[0]).glob("*.py")):
+    for path in sorted(Path(harness.client.__path__[0]).glob("*.[cp]*")):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return {
         **{name: here[name] for name in _MACHINE},
         "client": digest.hexdigest(),
+        "reader": "python" if compiled_reader() is None else "compiled",
         "uvloop": version("uvloop"),
         "httptools": version("httptools"),
     }

@@ -1,8 +1,6 @@
 """Starts the truth server: the one in C where there is a compiler, else the one in Python."""
 
-import hashlib
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -12,11 +10,10 @@ from pathlib import Path
 
 import harness
 from harness.client.priority import go_first
-from harness.core.cache import cached_folder
+from harness.core.compiling import compiled_c
 from harness.core.errors import HarnessError
 
 SOURCE = Path(__file__).with_name("truth_server.c")
-_COMPILERS = ("cc", "gcc", "clang")
 _PATIENCE_S = 30.0
 
 
@@ -42,22 +39,7 @@ class RunningServer:
 
 def compiled() -> Path | None:
     """The server in C, compiled once for each version of its source; None where nothing compiles it."""
-    compiler = next(filter(None, map(shutil.which, _COMPILERS)), None)
-    if compiler is None:
-        return None
-
-    def build(folder: Path) -> None:
-        command = [compiler, "-O2", "-o", str(folder / "truth_server"), str(SOURCE)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise HarnessError(f"The truth server did not compile: {done.stderr.strip()[-300:]}")
-
-    digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
-    try:
-        return cached_folder(f"truth-server/{digest}", build) / "truth_server"
-    except HarnessError as error:
-        print(f"{error} The server in Python takes its place.", file=sys.stderr)
-        return None
+    return compiled_c(SOURCE, instead="The server in Python")
 
 
 def command_of(language: str) -> list[str] | None:

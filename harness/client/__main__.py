@@ -100,6 +100,7 @@ async def _measure(setup: Setup, journal: Journal, counters: memoryview) -> dict
     return {
         **vitals.figures(),
         **pool.stamps,
+        "reader": pool.reader,
         "realtime": first,
         "start_ns": driver.start_ns,
         "end_ns": driver.end_ns,

@@ -15,6 +15,7 @@ from harness.client.bounds import (
     ODD_BODY_BYTES,
     endless,
 )
+from harness.client.chunk_reader import StreamSlot
 from harness.client.counters import CHUNKS
 from harness.client.exchange import Exchange
 from harness.client.journal import Journal, Kind
@@ -64,6 +65,7 @@ class Connection(asyncio.Protocol):
         self._now = 0
         self._before_ns = 0  # of the read before
         self._parts: list[bytes] = []
+        self._slot: StreamSlot | None = None  # by which the compiled reader can read an answer
         self._acked_before = 0
         self._acked_at_end: int | None = None
         self._reset()
@@ -73,6 +75,7 @@ class Connection(asyncio.Protocol):
         self._headers: dict[bytes, bytes] = {}
         self._stream = False
         self._framed = False
+        self._between_chunks = False  # unless the read ended within the line of a size
         self._started = False
         self._complete = False
         self._reusable = False
@@ -149,6 +152,8 @@ class Connection(asyncio.Protocol):
             return
         self._now = now
         self._started = True
+        if exchange.slot is not None:
+            self._take_back(exchange)
         self._before_ns, exchange.last_read_ns = exchange.last_read_ns, now
         exchange.reads += 1
         try:
@@ -174,6 +179,26 @@ class Connection(asyncio.Protocol):
             why := endless(self._body_bytes, self._unbroken)
         ):
             self._fail(exchange, "oversized", why)
+        elif self._between_chunks and data[-2:] == b"\r\n" and self._stream and exchange.kept is None:
+            self._give(exchange)
+
+    def _give(self, exchange: Exchange) -> None:
+        """Let the compiled reader, if there is one, read on: whole chunks change nothing in the parser."""
+        if self._slot is not None:
+            self._slot.give(exchange.request, self._now, MOST_BODY_BYTES - self._body_bytes)
+            exchange.slot = self._slot
+
+    def _take_back(self, exchange: Exchange) -> None:
+        """Read on from where the compiled reader stopped."""
+        slot, exchange.slot = exchange.slot, None
+        if slot is None:
+            return
+        slot.withhold()
+        if slot.reads:
+            exchange.last_read_ns = slot.latest_ns
+            exchange.reads += slot.reads
+            self._body_bytes += slot.bytes
+            self._unbroken = self._bare = 0  # each of its reads ended with a line
 
     def _keep_parts(self, exchange: Exchange) -> None:
         parts = self._parts
@@ -231,6 +256,14 @@ class Connection(asyncio.Protocol):
         if not self._stray:
             self._parts.append(body)
 
+    def on_chunk_header(self) -> None:
+        """httptools: the size of a chunk."""
+        self._between_chunks = False
+
+    def on_chunk_complete(self) -> None:
+        """httptools: a chunk is complete, the line end behind it included."""
+        self._between_chunks = True
+
     def on_message_complete(self) -> None:
         """httptools: the response is complete; 1xx ones only announce the true one."""
         if self._parser.get_status_code() < 200:
@@ -260,6 +293,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio: connected."""
         self._transport = transport  # type: ignore[assignment]
+        self._slot = transport.get_extra_info("slot")
 
     def eof_received(self) -> None:
         """asyncio: the server will send no more; the connection is closed."""

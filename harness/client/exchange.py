@@ -1,5 +1,6 @@
 """One request on its way: the few facts the client needs while the clock runs."""
 
+from harness.client.chunk_reader import StreamSlot
 from harness.client.setup import Limits
 
 
@@ -11,6 +12,7 @@ class Exchange:
     launched: counted as in flight. kept: the answer's bytes, where a later turn needs them.
     first_sent_ns: of a request that was sent again after an error, when it was sent first; else 0. retries: how
         often that was. retried: it was sent again since nobody had read it, which is no error.
+    slot: of the compiled reader, while that reads the answer; what it read since is not in last_read_ns and reads.
     """
 
     __slots__ = (
@@ -28,6 +30,7 @@ class Exchange:
         "scheduled_ns",
         "sent_ns",
         "session",
+        "slot",
         "status",
         "turn",
     )
@@ -50,6 +53,7 @@ class Exchange:
         self.retries = 0
         self.first_sent_ns = 0
         self.status = 0
+        self.slot: StreamSlot | None = None
         self.over = False
 
     def again(self) -> None:
@@ -57,6 +61,7 @@ class Exchange:
         self.first_sent_ns = self.first_sent_ns or self.sent_ns
         self.retries += 1
         self.retried = False
+        self.slot = None
         self.sent_ns = self.headers_ns = self.last_read_ns = self.reads = self.status = 0
         self.kept = None if self.kept is None else []
 
@@ -75,7 +80,10 @@ class Exchange:
         Bytes are not parsed here, and a stream may open with an event that holds no token; so until a second
         read the longer of the two limits holds.
         """
-        quiet = self.last_read_ns + limits.token_ns
-        if self.reads < 2:
+        last_read_ns, reads = self.last_read_ns, self.reads
+        if self.slot is not None and self.slot.reads:
+            last_read_ns, reads = self.slot.latest_ns, reads + self.slot.reads
+        quiet = last_read_ns + limits.token_ns
+        if reads < 2:
             quiet = max(quiet, self.sent_ns + limits.first_token_ns)
         return min(quiet, self.spent_ns(limits))

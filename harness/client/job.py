@@ -31,6 +31,7 @@ class ClientJob:
     spool: folder for the raw record; made if missing, removed by the caller.
     cpus: cores the client is pinned to, None for no pinning. workers: processes that share the load, each on a
         core of its own where there are enough.
+    compile: read streams with the compiled reader, where there is a C compiler.
     """
 
     endpoint: Endpoint
@@ -47,6 +48,7 @@ class ClientJob:
     cpus: tuple[int, ...] | None = None
     temperature: float = 0.0
     workers: int = 1
+    compile: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,12 @@ class Journal:
         if len(buffer) > _SPILL_BYTES:
             self.flush()
 
+    def add_entries(self, entries: memoryview) -> None:
+        """Append whole entries as they are on disk."""
+        self._buffer += entries
+        if len(self._buffer) > _SPILL_BYTES:
+            self.flush()
+
     def flush(self) -> None:
         """Hand what is buffered to the writer."""
         if self._buffer:

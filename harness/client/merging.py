@@ -31,6 +31,8 @@ def merged_result(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
     merged["gc_enabled"] = any(result.get("gc_enabled") for result in known)
     kernel = all(result.get("stamps") == "kernel" for result in known)
     merged["stamps"] = "kernel" if kernel else "process"
+    compiled = all(result.get("reader") == "compiled" for result in known)
+    merged["reader"] = "compiled" if compiled else "python"
     merged["realtime"] = all(result.get("realtime") for result in known)
     merged["cpus"] = sorted({cpu for result in known for cpu in result.get("cpus") or ()})
     merged["stopped"] = any(result.get("stopped") for result in known)

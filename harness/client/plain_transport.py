@@ -7,6 +7,7 @@ from collections.abc import Callable
 from time import monotonic_ns
 from typing import Any, Protocol
 
+from harness.client.chunk_reader import StreamSlot
 from harness.client.tcp_info import out_of_order
 
 
@@ -42,11 +43,15 @@ class Watcher(Protocol):
 class PlainTransport(asyncio.Transport):
     """A TCP connection without TLS, as asyncio knows transports. Writes go to the kernel at once, as far as it lets.
 
-    latest_ns: when the latest bytes arrived; before any did, when it was made.
+    latest_ns: when the latest bytes arrived that Python read; before any did, when it was made. slot: by which the
+    compiled reader reads it too, also its protocol's as extra info; None where it does not.
     """
 
-    def __init__(self, receiver: Watcher, sock: socket.socket, protocol: Reader) -> None:
-        super().__init__({"socket": sock})
+    def __init__(
+        self, receiver: Watcher, sock: socket.socket, protocol: Reader, slot: StreamSlot | None = None
+    ) -> None:
+        super().__init__({"socket": sock, "slot": slot})
+        self.slot = slot
         self.fd = sock.fileno()
         self.receive = sock.recvmsg_into
         self.arrived = protocol.arrived

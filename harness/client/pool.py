@@ -3,10 +3,13 @@
 import asyncio
 import contextlib
 import socket
+import sys
 from collections import deque
+from pathlib import Path
 from typing import Any, Protocol
 
 from harness.client.arrival_clock import stamping_began
+from harness.client.chunk_reader import ChunkReader
 from harness.client.connection import Connection
 from harness.client.exchange import Exchange
 from harness.client.journal import Journal
@@ -37,7 +40,8 @@ class Pool:
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._tls = setup.trust.context() if setup.tls else None
-        self._receiver = None if setup.tls else Receiver(self._loop)
+        self._reader = _chunk_reader(setup, journal, counters)
+        self._receiver = None if setup.tls else Receiver(self._loop, self._reader)
         self._addresses: list[tuple[Any, ...]] = []
         self._all: set[Connection] = set()
         self._idle: list[Connection] = []
@@ -95,6 +99,11 @@ class Pool:
         kernel = self._receiver is not None and self._receiver.stamped
         by_process = self._receiver.by_process if self._receiver is not None else 0
         return {"stamps": "kernel" if kernel else "process", "stamps_by_process": by_process}
+
+    @property
+    def reader(self) -> str:
+        """Who reads streams in mid-answer, "compiled" or "python"."""
+        return "python" if self._reader is None else "compiled"
 
     async def close(self) -> None:
         """Close everything."""
@@ -225,3 +234,13 @@ class Pool:
                 self._addresses.insert(0, address)
             return sock
         raise failure or OSError(f"{self._setup.host} has no address")
+
+
+def _chunk_reader(setup: Setup, journal: Journal, counters: memoryview) -> ChunkReader | None:
+    if setup.chunk_reader is None or setup.tls:
+        return None
+    try:
+        return ChunkReader(Path(setup.chunk_reader), journal, counters)
+    except OSError as error:
+        print(f"The compiled reader cannot be loaded, Python reads instead: {error}", file=sys.stderr)
+        return None

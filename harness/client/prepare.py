@@ -9,6 +9,7 @@ import orjson
 
 from harness.client.address import Address
 from harness.client.bodies import BodyStyle, request_head
+from harness.client.chunk_reader import compiled_reader
 from harness.client.fanout import check_open_files
 from harness.client.job import ClientJob
 from harness.client.setup import Limits, Setup, Turn
@@ -99,8 +100,15 @@ def prepare(job: ClientJob) -> Prepared:
         counters_fd=-1,
         history=history,
         cpus=job.cpus,
+        chunk_reader=_chunk_reader(job, address),
     )
     return Prepared(setup, requests, files["log"])
+
+
+def _chunk_reader(job: ClientJob, address: Address) -> str | None:
+    """With TLS what is read from the socket is not yet an answer."""
+    library = compiled_reader() if job.compile and not address.tls else None
+    return str(library) if library is not None else None
 
 
 def _check_cpus(cpus: tuple[int, ...] | None) -> None:

@@ -6,13 +6,17 @@ loop is never held up: timers and everything else go on between two looks.
 """
 
 import asyncio
+import os
 import select
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from errno import EIO
+from itertools import starmap
 from time import monotonic_ns
 from typing import Any
 
 from harness.client.arrival_clock import ANCILLARY_BYTES, ClockOffset, ask_for_stamps, timespec
+from harness.client.chunk_reader import ChunkReader, Ready
 from harness.client.moderation import LONGEST_NS, Moderation
 from harness.client.plain_transport import PlainTransport, Reader
 from harness.client.timerfd import TimerFd
@@ -28,13 +32,15 @@ _SECOND_NS = 1_000_000_000
 class Receiver:
     """The sockets of a process in an epoll set of their own, which the event loop watches as one descriptor.
 
+    chunk_reader: reads streams in mid-answer; None where Python reads those too.
     stamped: the kernel took the wish for its instants, on every connection so far. by_process: reads whose instant
     it did not tell all the same, or one that cannot have been (somebody set the clock) or that is too early (an
     earlier segment was missing); they have the instant of the read. While there are such, there are no pauses.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, chunk_reader: ChunkReader | None = None) -> None:
         self._loop = loop
+        self._chunk_reader = chunk_reader
         self._sockets = select.epoll()
         self._sources = select.epoll()  # the sockets together, the timer, and who waits to write
         self._timer = TimerFd()
@@ -45,6 +51,11 @@ class Receiver:
         self._view = memoryview(self._buffer)
         self._ticking_ns = 0  # the pause that the timer keeps; 0: the sockets wake the loop themselves
         self._looked_ns = 0
+        # Of the look under way: the latest instant, whether nobody has set the clock, what was read.
+        self._now = 0
+        self._held = True
+        self._reads = 0
+        self._short = 0
         self.offset = ClockOffset()
         self.moderation = Moderation()
         self.stamped = True
@@ -55,7 +66,8 @@ class Receiver:
 
     def attach(self, sock: socket.socket, protocol: Reader) -> PlainTransport:
         """Read the connected, non-blocking `sock` for `protocol` from now on, and own it."""
-        transport = PlainTransport(self, sock, protocol)
+        slot = self._chunk_reader.slot(sock.fileno()) if self._chunk_reader is not None else None
+        transport = PlainTransport(self, sock, protocol, slot)
         self.stamped &= ask_for_stamps(sock)
         protocol.connection_made(transport)
         self._ports[transport.fd] = transport
@@ -75,6 +87,8 @@ class Receiver:
         """Forget a transport, whose socket is still open."""
         if self._ports.pop(transport.fd, None) is not None:
             self._sockets.unregister(transport.fd)
+            if transport.slot is not None:
+                transport.slot.withhold()
         self.watch_writing(transport, False)
 
     def watch_writing(self, transport: PlainTransport, wanted: bool) -> None:
@@ -118,47 +132,70 @@ class Receiver:
 
     def _read_all(self, now: int) -> tuple[int, int]:
         """Read every socket that has something; returns how many reads that were, and how many came too soon."""
-        held = self.offset.held(now)
-        offset_ns = self.offset.ns
-        ports, into, view = self._ports, self._into, self._view
-        gap_ns = self.moderation.gap_ns
-        reads = short = 0
-        for fd, events in self._sockets.poll(0, len(ports) or 1):
-            port = ports.get(fd)
-            if port is None:
-                continue  # closed a moment ago, by what another one brought
-            left = _READS_AT_ONCE
-            while left:
-                left -= 1
+        ports, offset = self._ports, self.offset
+        self._now = now
+        self._held = offset.held(now)
+        self._reads = self._short = 0
+        ready: Iterable[Ready]
+        if self._chunk_reader is not None and self._held:
+            gap_ns = self.moderation.gap_ns
+            ready = self._chunk_reader.look(self._sockets.fileno(), now, offset.ns, LONGEST_NS, gap_ns)
+            self._reads, self._short = self._chunk_reader.reads, self._chunk_reader.short
+        else:
+            ready = starmap(Ready, self._sockets.poll(0, len(ports) or 1))
+        for told in ready:
+            port = ports.get(told.fd)
+            if port is not None:  # else closed a moment ago, by what another one brought
+                self._read(port, told)
+        return self._reads, self._short
+
+    def _read(self, port: PlainTransport, told: Ready) -> None:
+        """Read one socket until it is empty; what has been read of it already comes first."""
+        if port.slot is not None:
+            port.latest_ns = max(port.latest_ns, port.slot.latest_ns)
+        data, ns, errno = told.data, told.ns, told.errno
+        for _ in range(_READS_AT_ONCE):
+            if data is None and not errno:
                 try:
-                    size, ancillary, _, _ = port.receive(into, ANCILLARY_BYTES)
+                    size, ancillary, _, _ = port.receive(self._into, ANCILLARY_BYTES)
                 except (BlockingIOError, InterruptedError):
-                    break
+                    return
                 except OSError as error:
-                    port.lose(error)
-                    break
-                if not size:
-                    port.ended()
-                    break
-                reads += 1
-                before = port.latest_ns
-                ns = before - 1
-                if ancillary and held:
-                    seconds, rest = timespec(ancillary[0][2])
-                    ns = seconds * _SECOND_NS + rest - offset_ns
-                    if ns > now:  # it came while others were read
-                        now = monotonic_ns()
-                if not before <= ns <= now or (now - ns > LONGEST_NS and port.waited_for_segment()):
-                    ns = now = monotonic_ns()
-                    self.by_process += 1
-                if ns - before < gap_ns:
-                    short += 1
-                port.latest_ns = ns
-                port.arrived(view[:size], ns)
-                if size < _READ_BYTES and events == _DATA:
-                    break  # read empty, and not the end
-                if port.is_closing():
-                    break
-            else:
-                self._sockets.modify(fd, _ARRIVALS)  # told again of what is left
-        return reads, short
+                    errno = error.errno or EIO
+                else:
+                    data = self._view[:size]
+                    ns = self._instant(ancillary)
+            if errno:
+                port.lose(OSError(errno, os.strerror(errno)))
+                return
+            if not data:
+                port.ended()
+                return
+            size = len(data)
+            self._hand_on(port, data, ns)
+            if (size < _READ_BYTES and told.events == _DATA) or port.is_closing():
+                return  # read empty, and not the end
+            data = None
+        self._sockets.modify(told.fd, _ARRIVALS)  # told again of what is left
+
+    def _instant(self, ancillary: Sequence[tuple[int, int, bytes]]) -> int:
+        """What the kernel tells of a read, in CLOCK_MONOTONIC; 0 where it tells none, or none to be trusted."""
+        if not (ancillary and self._held):
+            return 0
+        seconds, rest = timespec(ancillary[0][2])
+        instant: int = seconds * _SECOND_NS + rest - self.offset.ns
+        return instant
+
+    def _hand_on(self, port: PlainTransport, data: memoryview, ns: int) -> None:
+        """Tell the protocol of one read, of which the kernel says that it came at `ns`."""
+        before = port.latest_ns
+        if ns > self._now:  # it came while others were read
+            self._now = monotonic_ns()
+        late = self._now - ns > LONGEST_NS
+        if not before <= ns <= self._now or (late and port.waited_for_segment()):
+            ns = self._now = monotonic_ns()
+            self.by_process += 1
+        self._reads += 1
+        self._short += ns - before < self.moderation.gap_ns
+        port.latest_ns = ns
+        port.arrived(data, ns)

@@ -55,7 +55,8 @@ class Setup:
     """Everything the client process needs. `head` carries the key, so this never touches disk or argv.
 
     worker, workers: which of how many processes that share the load it is (`harness.client.fanout`). permits: ends of
-    the pipe through which they share a bound on requests in flight.
+    the pipe through which they share a bound on requests in flight. chunk_reader: the library of the compiled
+    reader; None where Python reads.
     """
 
     host: str
@@ -75,6 +76,7 @@ class Setup:
     cpus: tuple[int, ...] | None
     worker: int = 0
     workers: int = 1
+    chunk_reader: str | None = None
     permits: tuple[int, int] | None = None
 
     def with_descriptors(self, counters: int, permits: tuple[int, int] | None) -> "Setup":

@@ -111,13 +111,20 @@ def _read_by_events(data: bytes, eol: bytes, parser: EventStreamParser, answer: 
     at, completed_by, beyond = 0, len(eol) + 1, len(blank)
     template: Template | None = None
     attempts = 0
-    texts, ends = answer.texts, answer.ends
-    for piece in pieces:
+    number = 0
+    while number < len(pieces):
+        if template is not None:
+            texts = template.texts_of(pieces, number)
+            answer.texts += texts
+            for piece in pieces[number : number + len(texts)]:
+                answer.ends.append(at + len(piece) + completed_by)
+                at += len(piece) + beyond
+            number += len(texts)
+            if number == len(pieces):
+                break
+        piece = pieces[number]
         complete = at + len(piece) + completed_by
-        if template is not None and (text := template.text_of(piece)):
-            texts.append(text)
-            ends.append(complete)
-        elif at and (chunk := _one_line(piece)) is not None:
+        if at and (chunk := _one_line(piece)) is not None:
             answer.take(chunk, complete)
             if attempts < _MOST_LEARNED and chunk.text:
                 attempts += 1
@@ -126,6 +133,7 @@ def _read_by_events(data: bytes, eol: bytes, parser: EventStreamParser, answer: 
             for event in parser.feed(complete, piece + blank):
                 answer.take(read_chunk(event), complete, event.data)
         at += len(piece) + beyond
+        number += 1
     parser.feed(len(data), rest)
 
 

@@ -31,15 +31,23 @@ class Template:
         self._first = len(before) - 1
         self._last = 1 - len(behind)
 
-    def text_of(self, line: bytes) -> str:
-        """The text of a line like this; "" for a line without text, and for any other line."""
-        if not (line.startswith(self._before) and line.endswith(self._behind) and len(line) >= self._least):
-            return ""
-        try:
-            text: str = orjson.loads(line[self._first : self._last])
-        except orjson.JSONDecodeError:
-            return ""
-        return text
+    def texts_of(self, lines: list[bytes], start: int) -> list[str]:
+        """The texts of the lines from number `start` on, up to the first that is another's or has no text."""
+        before, behind, first, last, least = self._before, self._behind, self._first, self._last, self._least
+        loads = orjson.loads
+        texts: list[str] = []
+        for number in range(start, len(lines)):
+            line = lines[number]
+            if not (line.startswith(before) and line.endswith(behind) and len(line) >= least):
+                break
+            try:
+                text = loads(line[first:last])
+            except orjson.JSONDecodeError:
+                break
+            if not text:
+                break
+            texts.append(text)
+        return texts
 
 
 def learn_template(line: bytes, chunk: Chunk) -> Template | None:
@@ -49,7 +57,18 @@ def learn_template(line: bytes, chunk: Chunk) -> Template | None:
     other = f"{chunk.text}x"  # stands nowhere else as the text, whatever that is
     quoted = orjson.dumps(other)
     for found in _STRING_VALUE.finditer(line):
+        if _string(found[1]) != chunk.text:
+            continue
         before, behind = line[: found.start(1)], line[found.end(1) :]
         if behind and read_json((before + quoted + behind).removeprefix(_DATA)) == Chunk(text=other):
             return Template(before + b'"', b'"' + behind)
     return None
+
+
+def _string(quoted: bytes) -> str:
+    """What a JSON string says; "" where it is none."""
+    try:
+        text: str = orjson.loads(quoted)
+    except orjson.JSONDecodeError:
+        return ""
+    return text

@@ -63,9 +63,14 @@ def map_offsets(token_ends: Sequence[int], event_lengths: Sequence[int], total: 
     if not len(event_lengths):
         return np.empty(0, dtype=np.int64)
     if len(token_ends):
-        seen = np.searchsorted(token_ends, np.cumsum(event_lengths), side="right")
+        seen = np.asarray(token_ends).searchsorted(np.cumsum(event_lengths), side="right")
     else:  # no text at all: ids are missing too, so the events share the tokens evenly
         seen = np.arange(1, len(event_lengths) + 1)
     most = seen[-1]
-    running = np.rint(total * seen / most) if most else np.full(len(seen), total)
-    return np.diff(running.astype(np.int64), prepend=0)
+    if most == total:
+        running = seen
+    else:
+        running = np.rint(total * seen / most).astype(np.int64) if most else np.full(len(seen), total)
+    counts = running.copy()
+    counts[1:] -= running[:-1]
+    return counts

@@ -1,5 +1,6 @@
 """The client against a server that knows what it sent: counts, order of instants, sessions, arrival processes."""
 
+import dataclasses
 import os
 from itertools import pairwise
 from pathlib import Path
@@ -8,6 +9,7 @@ import pandas
 import pytest
 
 from harness.client import Progress, measure
+from harness.client.chunk_reader import compiled_reader
 from harness.client.job import Measurement
 from harness.records.schema import EVENT_COLUMNS, REQUEST_COLUMNS
 from tests.support.client_jobs import job, load, plan, quiet
@@ -45,9 +47,13 @@ def test_every_token_is_counted_and_the_tables_have_the_schema(
     assert (measured.client["stamps"], measured.client["stamps_by_process"]) == ("kernel", 0)
 
 
-def test_arrivals_follow_the_servers_own_sends(server: ScriptedServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("compile", [True, False])
+def test_arrivals_follow_the_servers_own_sends(server: ScriptedServer, tmp_path: Path, compile: bool) -> None:
     """Nothing is seen before it was sent, and before the next event of the same stream was sent only by luck."""
-    measured = measure(job(server.base_url, plan(20, tokens=10), tmp_path), quiet)
+    asked = dataclasses.replace(job(server.base_url, plan(20, tokens=10), tmp_path), compile=compile)
+    measured = measure(asked, quiet)
+    compiled = compile and compiled_reader() is not None
+    assert measured.client["reader"] == ("compiled" if compiled else "python")
     sent = {int(entry["key"]): entry for entry in server.record()}
     for index, events in measured.events.groupby("index"):
         truth = sent[int(str(index))]["sends"]

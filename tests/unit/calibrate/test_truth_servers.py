@@ -135,7 +135,7 @@ def test_a_server_that_cannot_start_is_told(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_python_takes_over_where_nothing_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("harness.calibrate.server._COMPILERS", ("no-such-compiler",))
+    monkeypatch.setattr("harness.core.compiling._COMPILERS", ("no-such-compiler",))
     with truth_server(Schedule(1000, 1000), tmp_path) as server:
         assert server.language == "python"
 

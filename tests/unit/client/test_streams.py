@@ -148,10 +148,13 @@ def test_a_template_takes_its_own_lines_only(shape: dict[str, Any]) -> None:
     template = learn_template(line, read_json(line[6:]) or Chunk())
     assert template is not None
     for text in ("a", "ü\n", '"', "\\"):
-        assert template.text_of(line.replace(b'"@"', json.dumps(text).encode())) == text
+        assert template.texts_of([line.replace(b'"@"', json.dumps(text).encode())], 0) == [text]
     for other in (b'""', b"null", b'"a","b"', b'"', b' "a"', b'"a"\n', b'"\n"'):
-        assert template.text_of(line.replace(b'"@"', other)) == ""
-    assert template.text_of(line[:-1]) == template.text_of(line[1:]) == template.text_of(b"") == ""
+        assert template.texts_of([line.replace(b'"@"', other)], 0) == []
+    for other in (line[:-1], line[1:], b""):
+        assert template.texts_of([other], 0) == []
+    like, odd = line.replace(b'"@"', b'"x"'), line.replace(b'"@"', b'""')
+    assert template.texts_of([odd, like, like, odd, like], 1) == ["x", "x"]  # up to the first that is not
 
 
 @pytest.mark.parametrize("shape", MORE)
