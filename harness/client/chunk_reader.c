@@ -124,7 +124,7 @@ static int64_t instant(struct look *l, struct msghdr *message) {
 /* Read one stream until it is empty or Python has to look; returns how much of the arena is in use. */
 static int64_t read_stream(struct look *l, int fd, uint32_t events, struct stream *s, int64_t used) {
     for (int left = READS_AT_ONCE; left; left--) {
-        char control[CMSG_SPACE(sizeof(struct timespec))];
+        _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(struct timespec))];
         struct iovec into = {l->arena + used, READ_BYTES};
         struct msghdr message = {
             .msg_iov = &into, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};

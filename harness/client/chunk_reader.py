@@ -6,9 +6,10 @@ again and again is read, stamped and written to the journal without Python; ever
 
 import ctypes
 import mmap
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from harness.client.counters import CHUNKS
 from harness.client.journal import Journal
@@ -109,9 +110,7 @@ class ChunkReader:
     """
 
     def __init__(self, library: Path, journal: Journal, counters: memoryview) -> None:
-        """Raises OSError where the library cannot be loaded."""
-        # PyDLL: a look is too short to be worth giving up the interpreter's lock and waiting for it again.
-        self._call = ctypes.PyDLL(str(library)).look
+        self._call = _function(library)
         self._journal = journal
         self._counters = counters
         shared = mmap.mmap(-1, _DESCRIPTORS * _STREAM_FIELDS * 8)  # pages of descriptors in use only
@@ -161,8 +160,22 @@ class ChunkReader:
 
 
 def compiled_reader() -> Path | None:
-    """The reader's library, compiled once for each version of its source; None where nothing compiles it."""
-    return compiled_c(SOURCE, "The reader in Python", ("-shared", "-fPIC"))
+    """The reader's library, compiled once for each version of its source; None where nothing compiles or loads it."""
+    library = compiled_c(SOURCE, "The reader in Python", ("-shared", "-fPIC"))
+    if library is None:
+        return None
+    try:
+        _function(library)
+    except (OSError, AttributeError) as error:  # damaged, or in a folder from which nothing may be run
+        print(f"{error} The reader in Python takes its place.", file=sys.stderr)
+        return None
+    return library
+
+
+def _function(library: Path) -> Any:
+    """Raises OSError or AttributeError where this is no such library."""
+    # PyDLL: a look is too short to be worth giving up the interpreter's lock and waiting for it again.
+    return ctypes.PyDLL(str(library)).look
 
 
 def _address(memory: memoryview) -> int:

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import socket
-import sys
 from collections import deque
 from pathlib import Path
 from typing import Any, Protocol
@@ -102,7 +101,7 @@ class Pool:
 
     @property
     def reader(self) -> str:
-        """Who reads streams in mid-answer, "compiled" or "python"."""
+        """What may read streams in mid-answer, "compiled" or "python" alone."""
         return "python" if self._reader is None else "compiled"
 
     async def close(self) -> None:
@@ -239,8 +238,4 @@ class Pool:
 def _chunk_reader(setup: Setup, journal: Journal, counters: memoryview) -> ChunkReader | None:
     if setup.chunk_reader is None or setup.tls:
         return None
-    try:
-        return ChunkReader(Path(setup.chunk_reader), journal, counters)
-    except OSError as error:
-        print(f"The compiled reader cannot be loaded, Python reads instead: {error}", file=sys.stderr)
-        return None
+    return ChunkReader(Path(setup.chunk_reader), journal, counters)

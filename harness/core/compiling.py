@@ -12,6 +12,7 @@ from harness.core.cache import cached_folder
 from harness.core.errors import HarnessError
 
 _COMPILERS = ("cc", "gcc", "clang")
+_PATIENCE_S = 60.0
 
 
 def compiled_c(source: Path, instead: str, options: Sequence[str] = ()) -> Path | None:
@@ -26,7 +27,7 @@ def compiled_c(source: Path, instead: str, options: Sequence[str] = ()) -> Path 
 
     def build(folder: Path) -> None:
         command = [compiler, "-O2", *options, "-o", str(folder / name), str(source)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_PATIENCE_S)
         if done.returncode:
             raise HarnessError(f"{source.name} did not compile: {done.stderr.strip()[-300:]}")
 
@@ -34,6 +35,6 @@ def compiled_c(source: Path, instead: str, options: Sequence[str] = ()) -> Path 
     digest = hashlib.sha256(what + b"\0" + source.read_bytes()).hexdigest()[:16]
     try:
         return cached_folder(f"{name.replace('_', '-')}/{digest}", build) / name
-    except HarnessError as error:
+    except (HarnessError, OSError, subprocess.TimeoutExpired) as error:  # a broken compiler, a full disk
         print(f"{error} {instead} takes its place.", file=sys.stderr)
         return None
