@@ -5,6 +5,7 @@ from harness.core.metric_names import (
     ACCEPTED_TOKENS,
     DRAFTED_TOKENS,
     GENERATED_TOKENS,
+    KV_BLOCK_TOKENS,
     KV_RESERVED_BYTES,
     KV_USED_BYTES,
     PREEMPTIONS,
@@ -27,6 +28,7 @@ _PARTS = (
     "kv_cache_memory_usage_gb",
     "kv_used_tokens",
     "max_total_num_tokens",
+    "page_size",
     "generation_tokens_total",
     "num_requests_total",
     "spec_num_draft_tokens",
@@ -57,6 +59,8 @@ def sglang_metrics(exposition: str, ranks: int = 1) -> dict[str, float]:
         used, most = parts.get("kv_used_tokens"), parts.get("max_total_num_tokens")
         if used is not None and most:
             values[KV_USED_BYTES] = used / most * pool
+    if page := parts.get("page_size"):
+        values[KV_BLOCK_TOKENS] = page / max(1, replicas)
     return values | _speculation(parts, max(1, replicas))
 
 

@@ -11,6 +11,7 @@ import orjson
 from harness.core.metric_names import (
     ACCEPTED_TOKENS,
     DRAFTED_TOKENS,
+    KV_BLOCK_TOKENS,
     KV_RESERVED_BYTES,
     KV_USED_BYTES,
     PREEMPTIONS,
@@ -63,6 +64,7 @@ class StepsSeen:
             block = cache["tokensPerBlock"] * self._token_bytes
             found[KV_USED_BYTES] = cache["usedNumBlocks"] * block
             self._lasting[KV_RESERVED_BYTES] = cache["maxNumBlocks"] * block
+            self._lasting[KV_BLOCK_TOKENS] = float(cache["tokensPerBlock"])
         return found
 
     def _count(self, step: dict[str, Any]) -> None:

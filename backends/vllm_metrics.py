@@ -5,6 +5,7 @@ from harness.core.metric_names import (
     ACCEPTED_TOKENS,
     DRAFTED_TOKENS,
     GENERATED_TOKENS,
+    KV_BLOCK_TOKENS,
     KV_RESERVED_BYTES,
     KV_USED_BYTES,
     PREEMPTIONS,
@@ -41,6 +42,8 @@ def vllm_metrics(exposition: str, ranks: int = 1) -> dict[str, float]:
     for name, labels, value in samples(exposition, (_POOL, _SHARE)):
         if name == _POOL:
             size, blocks = labels.get("kv_cache_memory_bytes", ""), labels.get("num_gpu_blocks", "")
+            if (block := labels.get("block_size", "")).isdigit():
+                values[KV_BLOCK_TOKENS] = float(block)
             if size.isdigit():  # "None" where vLLM sized the pool by itself
                 usable = 1 - 1 / int(blocks) if blocks.isdigit() and int(blocks) > 1 else 1.0
                 pools[labels.get("engine", "")] = (float(size) * ranks, usable)

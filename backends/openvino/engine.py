@@ -12,7 +12,7 @@ from backends.openvino.blocks import block_tokens as block_tokens_of
 from backends.openvino.precision import KV_PRECISIONS
 from backends.serving.engine import Engine, EngineConfig, RequestOutput, Sampling
 from harness.core.errors import EngineError
-from harness.core.metric_names import KV_RESERVED_BYTES, KV_USED_BYTES, REQUESTS_RUNNING
+from harness.core.metric_names import KV_BLOCK_TOKENS, KV_RESERVED_BYTES, KV_USED_BYTES, REQUESTS_RUNNING
 
 try:
     import numpy as np
@@ -227,6 +227,7 @@ class OpenVinoEngine:
             REQUESTS_RUNNING: running,
             KV_USED_BYTES: blocks * reserved / self._blocks,
             KV_RESERVED_BYTES: reserved,
+            KV_BLOCK_TOKENS: self.capacity_tokens // self._blocks,
         }
 
     def close(self) -> None:

@@ -34,12 +34,14 @@ _VARIED = (
 
 @dataclass(frozen=True, slots=True)
 class AtLength:
-    """One run of one request after another. tokens: of the prompt. held, kv_bytes: tokens a request held and what
-    that took, means over the samples in which it generated; None where there was no such sample."""
+    """One run of one request after another. tokens: of the prompt. held, room, kv_bytes: tokens a request held, what
+    its KV blocks have room for and what they took, means over the samples in which it generated; None where there was
+    no such sample."""
 
     run: Run
     tokens: int
     held: float | None
+    room: float | None
     kv_bytes: float | None
     ttft_ms: float
     tokens_per_s: float
@@ -115,9 +117,13 @@ def _growth(runs: Sequence[Run]) -> Growth | None:
     if len({point.tokens for point in points}) < FEWEST_LENGTHS:
         return None
     lengths, waits = [float(point.tokens) for point in points], [point.ttft_ms for point in points]
-    known = [(p.held, p.kv_bytes) for p in points if p.held is not None and p.kv_bytes is not None]
-    held, sizes = [tokens for tokens, _ in known], [size for _, size in known]
-    straight = line(held, sizes) if known else None
+    known = [
+        (p.held, p.room, p.kv_bytes)
+        for p in points
+        if p.held is not None and p.room is not None and p.kv_bytes is not None
+    ]
+    held, room, sizes = ([one[part] for one in known] for part in range(3))
+    straight = line(room, sizes) if known else None
     return Growth(
         points=tuple(points),
         memory=power_law(held, sizes),
@@ -139,6 +145,7 @@ def _at_length(run: Run) -> AtLength | None:
         run=run,
         tokens=tokens,
         held=float(alone["tokens"].mean()) if len(alone) else None,
+        room=float(alone["room"].mean()) if len(alone) else None,
         kv_bytes=float(alone[KV_USED_BYTES].mean()) if len(alone) else None,
         ttft_ms=float(wait),
         tokens_per_s=float(rate),

@@ -10,6 +10,7 @@ REQUESTS_RUNNING = "requests_running"
 REQUESTS_WAITING = "requests_waiting"
 KV_USED_BYTES = "kv_used_bytes"
 KV_RESERVED_BYTES = "kv_reserved_bytes"
+KV_BLOCK_TOKENS = "kv_block_tokens"
 WEIGHTS_BYTES = "weights_bytes"
 PREFIX_QUERY_TOKENS = "prefix_query_tokens_total"
 PREFIX_HIT_TOKENS = "prefix_hit_tokens_total"
@@ -24,6 +25,7 @@ GAUGES = {
     REQUESTS_WAITING: "Requests accepted and not yet started",
     KV_USED_BYTES: "Bytes of KV cache held by live entries, rounded up to blocks",
     KV_RESERVED_BYTES: "Bytes of memory set aside for the KV cache",
+    KV_BLOCK_TOKENS: "Tokens of the blocks that a request takes KV cache by",
     WEIGHTS_BYTES: "Bytes of the model's weights as they are held",
 }
 COUNTERS = {

@@ -1,9 +1,12 @@
 """What a token costs in KV cache, told from a run's own samples.
 
 While nobody's prompt is being read, the tokens that every running request holds are known: its prompt and what it was
-sent so far. Over those samples KV used is fitted as (requests · a + tokens · b). What does not depend on the length,
-rounding up to blocks above all, goes into a; b is bytes per token, scales of quantised caches included. No request is
-sent for it.
+sent so far. Over those samples KV used is fitted as (requests · a + tokens · b). What does not depend on the length
+goes into a; b is bytes per token, scales of quantised caches included. No request is sent for it.
+
+An engine takes memory by blocks, and how much of the last one is empty is no chance that a fit averages out: prompts
+of 256 tokens and a few more all take three blocks of 128. Where it tells the size of its blocks, tokens are therefore
+those that a request's blocks have room for, and rounding cancels exactly; where it does not, a takes its average.
 """
 
 from dataclasses import dataclass
@@ -12,7 +15,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from harness.core.metric_names import KV_USED_BYTES
+from harness.core.metric_names import KV_BLOCK_TOKENS, KV_USED_BYTES, PREFIX_HIT_TOKENS
 from harness.metrics.latency import event_gaps, is_measured, request_keys
 from harness.metrics.scaling import Estimate, least_squares
 from harness.metrics.window import Window
@@ -45,7 +48,7 @@ def fitted(held: pd.DataFrame) -> KvPerToken:
         return KvPerToken(None, "no sample of KV used in which all requests only generated")
     if len(held) < FEWEST_SAMPLES:
         return KvPerToken(None, f"only {len(held)} samples in which all requests only generated")
-    found = least_squares([held["requests"].tolist(), held["tokens"].tolist()], held[KV_USED_BYTES].tolist())
+    found = least_squares([held["requests"].tolist(), held["room"].tolist()], held[KV_USED_BYTES].tolist())
     if found is None:
         return KvPerToken(None, "the requests held the same number of tokens in every sample")
     slope = found[1]
@@ -59,12 +62,13 @@ def held_tokens(
 ) -> pd.DataFrame:
     """A row for each sample of the window at which `requests` > 0 requests held `tokens`, known to the last few.
 
-    Columns ns, requests, tokens and KV_USED_BYTES. Empty where the engine does not tell KV used, and where its prefix
-    cache found something: requests that share entries do not add up.
+    Columns ns, requests, tokens, room (tokens that the blocks of these requests have room for: the same as tokens
+    where the engine does not tell the size of a block) and KV_USED_BYTES. Empty where the engine does not tell KV
+    used, and where its prefix cache found something: requests that share entries do not add up.
     """
     rows = requests[requests["sent_ns"].notna()]
-    columns = ["ns", "requests", "tokens", KV_USED_BYTES]
-    if KV_USED_BYTES not in telemetry or rows.empty or (rows["cached_tokens"].fillna(0) > 0).any():
+    columns = ["ns", "requests", "tokens", "room", KV_USED_BYTES]
+    if KV_USED_BYTES not in telemetry or rows.empty or _shared(rows, telemetry):
         return pd.DataFrame(columns=columns)
     key, ns = request_keys(events), events["ns"].to_numpy()
     counted = is_measured(events)
@@ -81,12 +85,59 @@ def held_tokens(
     begin, end = sent - calm_ns, np.where(np.isnan(ended), np.inf, ended + calm_ns)
     owner = pd.Index(request_keys(rows)).get_indexer(key)
     known = owner >= 0
-    arrived = np.maximum(ns, begin[owner])[known]
-    tokens = _sum_at(instants, begin, end, rows["prompt_tokens"].to_numpy(dtype=float))
-    tokens += _sum_at(instants, arrived, end[owner][known], events["tokens"].to_numpy(dtype=float)[known])
+    owner, arrived = owner[known], np.maximum(ns, begin[owner])[known]
+    prompts, sizes = (
+        rows["prompt_tokens"].to_numpy(dtype=float),
+        events["tokens"].to_numpy(dtype=float)[known],
+    )
+
+    def added(first: np.ndarray, further: np.ndarray) -> np.ndarray:
+        return _sum_at(instants, begin, end, first) + _sum_at(instants, arrived, end[owner], further)
+
+    tokens = added(prompts, sizes)
+    block = _block_tokens(telemetry)
+    room = tokens if block == 1 else added(*_in_blocks(prompts, sizes, owner, arrived, block))
     count = _sum_at(instants, begin, end, np.ones(len(rows)))
-    found = (instants, count.astype(int), tokens, samples[KV_USED_BYTES].to_numpy(dtype=float))
+    found = (instants, count.astype(int), tokens, room, samples[KV_USED_BYTES].to_numpy(dtype=float))
     return pd.DataFrame(dict(zip(columns, found, strict=True)))
+
+
+def _shared(rows: pd.DataFrame, telemetry: pd.DataFrame) -> bool:
+    """Whether the prefix cache found something, by the requests or by the engine's own counter."""
+    if (rows["cached_tokens"].fillna(0) > 0).any():
+        return True
+    if PREFIX_HIT_TOKENS not in telemetry:
+        return False
+    hits = telemetry[PREFIX_HIT_TOKENS].dropna()
+    return len(hits) > 1 and bool(hits.max() > hits.min())
+
+
+def _block_tokens(telemetry: pd.DataFrame) -> float:
+    """Tokens of a block of this engine's KV cache; 1 where it does not tell."""
+    if KV_BLOCK_TOKENS not in telemetry:
+        return 1.0
+    told = telemetry[KV_BLOCK_TOKENS].dropna()
+    return max(1.0, float(told.iloc[-1])) if len(told) else 1.0
+
+
+def _in_blocks(
+    prompts: np.ndarray, sizes: np.ndarray, owner: np.ndarray, arrived: np.ndarray, block: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Room that each prompt takes in whole blocks, and what each event adds to that of its request.
+
+    prompts: tokens by request. sizes, owner, arrived: of each event its tokens, its request and its instant.
+    """
+    order = np.lexsort((arrived, owner))
+    whose, total = owner[order], np.cumsum(sizes[order])
+    begins = np.flatnonzero(np.diff(whose, prepend=-1))  # of each request's first event
+    before = total[begins] - sizes[order][begins]
+    held = prompts[whose] + total - np.repeat(before, np.diff(begins, append=len(whose)))
+    room, first = np.ceil(held / block) * block, np.ceil(prompts / block) * block
+    grown = np.diff(room, prepend=0.0)
+    grown[begins] = room[begins] - first[whose[begins]]
+    further = np.empty_like(grown)
+    further[order] = grown
+    return first, further
 
 
 def _only_generating(

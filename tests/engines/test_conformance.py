@@ -218,6 +218,20 @@ async def test_metrics_tell_of_the_load_and_of_its_end(
             assert after[name] - before[name] == tokens
 
 
+async def test_requests_beyond_the_most_at_once_wait_and_are_answered(
+    held: Held, client: aiohttp.ClientSession, model: ModelFiles
+) -> None:
+    most = held.config.backend.max_running or 0
+    await _until_idle(held, client)
+    asked = [asyncio.create_task(_ask(held, client, _prompt(model, 32, 30 + n), 32)) for n in range(most + 4)]
+    seen = await _seen(held, client, asked)
+    assert 1 < seen[names.REQUESTS_RUNNING].max() <= most
+    assert 1 <= seen[names.REQUESTS_WAITING].max() <= most + 4
+    assert all(task.result().usage["completion_tokens"] == 32 for task in asked)
+    after = await _until_idle(held, client)
+    assert after[names.REQUESTS_WAITING] == 0
+
+
 async def test_kv_bytes_of_a_token_are_those_of_geometry(
     held: Held, client: aiohttp.ClientSession, model: ModelFiles
 ) -> None:

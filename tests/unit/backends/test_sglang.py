@@ -194,6 +194,8 @@ sglang:kv_used_tokens{model_name="m",tp_rank="0"} 8192.0
 sglang:kv_evictable_tokens{model_name="m",tp_rank="0"} 1321.0
 # TYPE sglang:max_total_num_tokens gauge
 sglang:max_total_num_tokens{model_name="m",tp_rank="0"} 32768.0
+# TYPE sglang:page_size gauge
+sglang:page_size{model_name="m",tp_rank="0"} 64.0
 # TYPE sglang:kv_cache_memory_usage_gb gauge
 sglang:kv_cache_memory_usage_gb{model_name="m",tp_rank="0"} 0.5
 # TYPE sglang:fwd_occupancy gauge
@@ -226,6 +228,7 @@ def test_its_metrics_become_the_common_ones() -> None:
         names.REQUESTS_WAITING: 1,
         names.KV_RESERVED_BYTES: 1 << 29,
         names.KV_USED_BYTES: 1 << 27,  # a quarter of the pool; what could be evicted is not in use
+        names.KV_BLOCK_TOKENS: 64,
         names.PREEMPTIONS: 2,
         names.PREFIX_QUERY_TOKENS: 1640,
         names.PREFIX_HIT_TOKENS: 640,

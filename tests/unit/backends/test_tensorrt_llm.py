@@ -242,6 +242,7 @@ def test_metrics_that_vanish_once_read_are_remembered(
     first = look.read()
     lasting = {
         names.KV_RESERVED_BYTES: 1000 * block,
+        names.KV_BLOCK_TOKENS: 32,
         names.PREFIX_HIT_TOKENS: 5 * 32,
         names.PREFIX_QUERY_TOKENS: 20 * 32,
         names.PREEMPTIONS: 2,

@@ -196,6 +196,7 @@ def test_its_metrics_become_the_common_ones() -> None:
         names.REQUESTS_WAITING: 2,
         names.KV_RESERVED_BYTES: 101_000,
         names.KV_USED_BYTES: pytest.approx(25_000),  # 25 of the 100 blocks that are not vLLM's own
+        names.KV_BLOCK_TOKENS: 128,
         names.PREFIX_QUERY_TOKENS: 1000,
         names.PREFIX_HIT_TOKENS: 640,
         names.PREEMPTIONS: 1,
@@ -214,6 +215,7 @@ def test_replicas_are_added_up_and_each_pool_has_its_own_share() -> None:
     assert found[names.REQUESTS_RUNNING] == 6
     assert found[names.KV_RESERVED_BYTES] == 202_000
     assert found[names.KV_USED_BYTES] == pytest.approx(100_000)
+    assert found[names.KV_BLOCK_TOKENS] == 128
 
 
 def test_a_pool_of_unknown_size_has_no_bytes() -> None:

@@ -16,9 +16,14 @@ WINDOW = Window(START, START + 600_000 * MS, "count")
 Frames = tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]
 
 
-def pairs(lengths: list[int], tokens: int = 40, block: int = 32, prefill_ms: int = 900) -> Frames:
-    """Two requests at once for each of `lengths`, the second half a second later: one event every 50 ms, KV rounded
-    up to blocks; while a prompt is read it holds half of its length. A sample every 100 ms."""
+def pairs(
+    lengths: list[int], tokens: int = 40, block: int = 32, prefill_ms: int = 900, told: bool = False
+) -> Frames:
+    """Two requests at once for each of `lengths`, the second half a second later: one event every 50 ms, KV of each
+    rounded up to blocks; while a prompt is read it holds half of its length. A sample every 100 ms.
+
+    told: whether the engine says how large its blocks are.
+    """
     requests, events = [], []
     spans = []
     for number, length in enumerate(lengths):
@@ -47,14 +52,14 @@ def pairs(lengths: list[int], tokens: int = 40, block: int = 32, prefill_ms: int
             spans.append((sent, first, arrivals, length + 7 * late))
     samples = []
     for ns in range(START, START + len(lengths) * 10_000 * MS, 100 * MS):
-        held = 0
+        blocks = 0
         for sent, first, arrivals, length in spans:
             if sent <= ns < first:
-                held += length // 2
+                blocks += -(-(length // 2) // block)
             elif first <= ns <= arrivals[-1]:
-                held += length + sum(arrival <= ns for arrival in arrivals)
-        blocks = -(-held // block)
-        samples.append({"ns": ns, "kv_used_bytes": float(blocks * block * PER_TOKEN)})
+                blocks += -(-(length + sum(arrival <= ns for arrival in arrivals)) // block)
+        gauges = {"ns": ns, "kv_used_bytes": float(blocks * block * PER_TOKEN)}
+        samples.append(gauges | ({"kv_block_tokens": float(block)} if told else {}))
     return (
         typed(requests, REQUEST_COLUMNS),
         typed(events, EVENT_COLUMNS),
@@ -69,6 +74,24 @@ def test_bytes_per_token_are_found_whatever_the_blocks(block: int) -> None:
     assert found.bytes.value == pytest.approx(PER_TOKEN, rel=0.01)
     assert found.bytes.low - 1 <= PER_TOKEN <= found.bytes.high + 1
     assert found.why is None
+
+
+@pytest.mark.parametrize("block", [1, 16, 128])
+def test_blocks_whose_size_is_told_cancel_however_the_lengths_fall_into_them(block: int) -> None:
+    lengths = [
+        260,
+        262,
+        264,
+        440,
+        445,
+    ]  # of blocks of 128 the short ones fill little of their last, the long ones most
+    told = kv_per_token(*pairs(lengths, block=block, told=True), WINDOW).bytes
+    assert told is not None
+    assert told.value == pytest.approx(PER_TOKEN, rel=1e-9)
+    assert told.half_width < 1e-6 * PER_TOKEN
+    if block == 128:  # what an engine that keeps silent about them lets one see
+        guessed = kv_per_token(*pairs(lengths, block=block), WINDOW).bytes
+        assert guessed is None or abs(guessed.value / PER_TOKEN - 1) > 0.03
 
 
 def test_only_samples_count_in_which_nobody_reads_a_prompt_begins_or_ends() -> None:
@@ -86,9 +109,9 @@ def test_only_samples_count_in_which_nobody_reads_a_prompt_begins_or_ends() -> N
 stream = st.tuples(st.integers(0, 40), st.lists(st.integers(0, 3), min_size=1, max_size=30), st.booleans())
 
 
-@given(st.lists(stream, min_size=1, max_size=6))
+@given(st.lists(stream, min_size=1, max_size=6), st.integers(1, 9))
 def test_tokens_held_are_what_a_plain_loop_over_requests_and_events_adds_up(
-    streams: list[tuple[int, list[int], bool]],
+    streams: list[tuple[int, list[int], bool]], block: int
 ) -> None:
     """Streams as (start, gaps, whether its end came), in steps of 10 ms; events are read in any order."""
     requests, events = [], []
@@ -102,7 +125,10 @@ def test_tokens_held_are_what_a_plain_loop_over_requests_and_events_adds_up(
         requests.append(row | zeros | instants | end)
         event = {"phase": "measured", "index": index, "tokens": 1 + index, "estimated": False}
         events += [event | {"ns": ns} for ns in reversed(arrivals)]
-    samples = [{"ns": START + 5 * MS * step, "kv_used_bytes": 1.0 * step} for step in range(300)]
+    samples = [
+        {"ns": START + 5 * MS * step, "kv_used_bytes": 1.0 * step, "kv_block_tokens": float(block)}
+        for step in range(300)
+    ]
     held = held_tokens(
         typed(requests, REQUEST_COLUMNS),
         typed(events, EVENT_COLUMNS),
@@ -114,11 +140,12 @@ def test_tokens_held_are_what_a_plain_loop_over_requests_and_events_adds_up(
             one for one in requests if one["sent_ns"] <= row.ns and not (one["end_ns"] or row.ns) < row.ns
         ]
         arrived = [event for event in events if event["ns"] <= row.ns]
-        tokens = sum(
+        each = [
             one["prompt_tokens"] + sum(event["tokens"] for event in arrived if event["index"] == one["index"])
             for one in there
-        )
-        assert (row.requests, row.tokens) == (len(there), tokens)
+        ]
+        assert (row.requests, row.tokens) == (len(there), sum(each))
+        assert row.room == sum(-(-tokens // block) * block for tokens in each)
 
 
 def test_a_run_that_does_not_tell_says_why() -> None:
@@ -133,6 +160,10 @@ def test_a_run_that_does_not_tell_says_why() -> None:
 
 def test_requests_that_share_entries_do_not_add_up() -> None:
     requests, events, telemetry = pairs([256, 512, 1024])
+    hits = telemetry.assign(prefix_hit_tokens_total=256.0)
+    assert kv_per_token(requests, events, hits, WINDOW).bytes is not None  # all of them before the run
+    hits.loc[len(hits) // 2 :, "prefix_hit_tokens_total"] += 128
+    assert kv_per_token(requests, events, hits, WINDOW).bytes is None
     requests.loc[3, "cached_tokens"] = 128
     assert kv_per_token(requests, events, telemetry, WINDOW).bytes is None
 
