@@ -26,7 +26,11 @@ def choices_of(experiment: str) -> list[KvSpec]:
 
 @pytest.mark.parametrize(
     ("experiment", "count", "shares"),
-    [("rag_tradeoff", 17, {None, 0.75, 0.5, 0.44, 0.35, 0.25}), ("kv_saving", 3, {None, 0.44})],
+    [
+        ("kv_methods", 20, {None, 0.5, 0.44, 0.35, 0.25}),
+        ("rag_tradeoff", 17, {None, 0.75, 0.5, 0.44, 0.35, 0.25}),
+        ("kv_saving", 3, {None, 0.44}),
+    ],
 )
 def test_every_choice_can_be_held(experiment: str, count: int, shares: set[float | None]) -> None:
     specs = choices_of(experiment)
