@@ -2,11 +2,13 @@
 
     python benchmarks/serving_overhead.py [--check] [backend.KEY=VALUE …]
 
-Both are loaded, on the cores a run would give the engine; this process keeps to the client's. In each round one after
-the other answers 8 requests at once and some one by one (the order alternates), so that whatever else the machine
-does meets both. Medians over the rounds are printed: output tokens per second at 8 concurrent requests, time to first
-token at one. --check exits 1 where the server costs more than 5 % of the one or 5 ms of the other. The CPU time of
-each process per token at 8 says where the loss comes from; other work on the machine spoils it less than the times.
+Both are loaded, on the cores a run would give the engine; this process keeps to the client's. They answer every 8
+requests at once, and every request that is alone, one right after the other (the order alternates), so that
+whatever else the machine does meets both. Printed are medians, and what the server costs as the median over these
+pairs with its 95 % interval (bootstrap, percentiles): of output tokens per second at 8 concurrent requests, and of
+time to first token at one. --check exits 1 where that median is more than 5 % of the one or 5 ms of the other. The
+CPU time of each process per token at 8 says where the loss comes from; other work on the machine spoils it less
+than the times.
 """
 
 import argparse
@@ -24,10 +26,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import orjson
 import psutil
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
+from scipy.stats import bootstrap
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -39,7 +43,7 @@ from harness.core.model_store import ModelSource, resolve
 from harness.cores import available_cores, share_cores
 
 CONCURRENT, PROMPT_TOKENS, OUTPUT_TOKENS = 8, 32, 32
-ALONE = 4  # requests a round that have the engine to themselves
+ALONE = 8  # requests a round that have the engine to themselves
 LARGEST_LOSS, LARGEST_DELAY_S = 0.05, 0.005
 
 
@@ -210,23 +214,29 @@ def _measure(sides: dict[str, Side], rounds: int) -> dict[str, Times]:
     chance = random.Random(0)
     for number in range(rounds + 1):
         prompts = [[chance.randrange(1000, 40000) for _ in range(PROMPT_TOKENS)] for _ in range(CONCURRENT)]
-        names = list(sides) if number % 2 else list(reversed(sides))
-        ids: list[Any] = []
         print(f"round {number} of {rounds}", file=sys.stderr, flush=True)
-        for name in names:
+        eight, used = {}, {}
+        for name in _in_turn(sides, number):
             before = _cpu_s(sides[name])
-            eight = sides[name].ask(prompts, OUTPUT_TOKENS)
-            used = _cpu_s(sides[name])
-            alone = [sides[name].ask([prompt], 2) for prompt in prompts[:ALONE]]
-            ids.append((eight["ids"], [answer["ids"] for answer in alone]))
-            if number:
-                for process, seconds in used.items():
-                    found[name].cpu[process] = found[name].cpu.get(process, 0.0) + seconds - before[process]
-                found[name].eight.append(eight["last_s"])
-                found[name].first += [answer["first_s"] for answer in alone]
-        if ids[0] != ids[1]:
-            raise SystemExit("The two sides generated different tokens: their times cannot be compared.")
+            eight[name] = sides[name].ask(prompts, OUTPUT_TOKENS)
+            used[name] = {process: s - before[process] for process, s in _cpu_s(sides[name]).items()}
+        alone = [
+            {name: sides[name].ask([prompt], 2) for name in _in_turn(sides, number + place)}
+            for place, prompt in enumerate(prompts[:ALONE])
+        ]
+        for pair in (eight, *alone):
+            if pair["direct"]["ids"] != pair["served"]["ids"]:
+                raise SystemExit("The two sides generated different tokens: their times cannot be compared.")
+        for name in sides if number else ():
+            for process, seconds in used[name].items():
+                found[name].cpu[process] = found[name].cpu.get(process, 0.0) + seconds
+            found[name].eight.append(eight[name]["last_s"])
+            found[name].first += [answers[name]["first_s"] for answers in alone]
     return found
+
+
+def _in_turn(sides: dict[str, Side], number: int) -> list[str]:
+    return list(sides) if number % 2 else list(reversed(sides))
 
 
 def _cpu_s(side: Side) -> dict[str, float]:
@@ -235,18 +245,29 @@ def _cpu_s(side: Side) -> dict[str, float]:
 
 
 def _report(direct: Times, served: Times, check: bool) -> int:
-    loss = 1 - served.throughput / direct.throughput
-    delay_s = served.ttft_s - direct.ttft_s
+    losses = 1 - np.array(direct.eight) / np.array(
+        served.eight
+    )  # of throughput, which is the same tokens a second
+    delays_s = np.array(served.first) - np.array(direct.first)
+    loss, delay_s = float(np.median(losses)), float(np.median(delays_s))
+    lowest, highest = _interval(losses)
     print(
         f"output tokens/s at {CONCURRENT}: direct {direct.throughput:.1f}, served {served.throughput:.1f}, "
-        f"lost {loss:.1%} (at most {LARGEST_LOSS:.0%})"
+        f"lost {loss:.1%} [{lowest:.1%}, {highest:.1%}] (at most {LARGEST_LOSS:.0%})"
     )
+    soonest, latest = _interval(delays_s * 1000)
     print(
         f"TTFT at one: direct {direct.ttft_s * 1000:.1f} ms, served {served.ttft_s * 1000:.1f} ms, "
-        f"{delay_s * 1000:+.1f} ms (at most {LARGEST_DELAY_S * 1000:.0f})"
+        f"{delay_s * 1000:+.1f} ms [{soonest:+.1f}, {latest:+.1f}] (at most {LARGEST_DELAY_S * 1000:.0f})"
     )
     print(f"CPU per output token: direct {direct.cpu_words}, served {served.cpu_words}")
     return int(check and (loss > LARGEST_LOSS or delay_s > LARGEST_DELAY_S))
+
+
+def _interval(pairs: np.ndarray) -> tuple[float, float]:
+    """95 % of the median over pairs."""
+    found = bootstrap((pairs,), np.median, method="percentile", rng=np.random.default_rng(0))
+    return found.confidence_interval.low, found.confidence_interval.high
 
 
 if __name__ == "__main__":
