@@ -176,6 +176,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("overrides", nargs="*", help="such as backend.dtype=bf16")
     arguments = parser.parse_args()
+    if arguments.rounds < 2:
+        parser.error("--rounds: an interval takes at least 2")
 
     register_schemas()
     with initialize_config_module("conf", version_base="1.3"):

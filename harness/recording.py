@@ -161,10 +161,14 @@ def figures(
 
 
 def _held(prepared: Prepared) -> Held:
-    """What the adapter knows of its engine's memory."""
+    """What is known of the engine's memory before it runs."""
     size = prepared.backend.weight_size(prepared.model)
-    touched = prepared.backend.capabilities().kv_pool_touched
-    return Held(touched) if size is None else Held(touched, size.bytes, size.source)
+    return Held(
+        kv_pool_touched=prepared.backend.capabilities().kv_pool_touched,
+        weights_bytes=size.bytes if size is not None else None,
+        weights_source=size.source if size is not None else None,
+        prefix_cache=bool(prepared.config.backend.prefix_cache),
+    )
 
 
 def _capacity(measurement: Measurement) -> Capacity | None:

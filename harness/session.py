@@ -89,7 +89,7 @@ class Session:
             self.interrupted = True
             return
         for problem in dict.fromkeys(problems):
-            self.screen.warn(f"{problem} That run will be recorded as failed, the others go on.")
+            self.screen.warn(f"A run will be recorded as failed, the others go on: {problem}")
 
     def _look_back(self, sweep: str) -> bool:
         """Find what was measured before; False, and told, where there is nothing to go on with."""

@@ -6,7 +6,8 @@ goes into a; b is bytes per token, scales of quantised caches included. No reque
 
 An engine takes memory by blocks, and how much of the last one is empty is no chance that a fit averages out: prompts
 of 256 tokens and a few more all take three blocks of 128. Where it tells the size of its blocks, tokens are therefore
-those that a request's blocks have room for, and rounding cancels exactly; where it does not, a takes its average.
+those that a request's blocks have room for, and rounding cancels, but for a sample taken while a request goes on to
+its next block; where it does not, a takes its average.
 """
 
 from dataclasses import dataclass
@@ -36,21 +37,39 @@ class KvPerToken:
 
 
 def kv_per_token(
-    requests: pd.DataFrame, events: pd.DataFrame, telemetry: pd.DataFrame, window: Window
+    requests: pd.DataFrame,
+    events: pd.DataFrame,
+    telemetry: pd.DataFrame,
+    window: Window,
+    prefix_cache: bool = False,
 ) -> KvPerToken:
-    """From one run; frames are those of harness.records.schema."""
+    """From one run; frames are those of harness.records.schema.
+
+    prefix_cache: whether requests may share entries without a word of it, since the engine counts no hits.
+    """
+    if _shared(requests, telemetry):
+        return KvPerToken(None, "requests shared entries of the prefix cache")
+    if prefix_cache and not _counts_hits(telemetry):
+        return KvPerToken(
+            None, "requests may share entries of the prefix cache, and the engine counts no hits"
+        )
     return fitted(held_tokens(requests, events, telemetry, window))
 
 
 def fitted(held: pd.DataFrame) -> KvPerToken:
-    """From rows of `held_tokens`, of one run or of several with the same KV setting."""
+    """From rows of `held_tokens`, of one run or of several with the same KV setting.
+
+    Where some of these runs tell the size of a block and older records do not, those that tell it are taken.
+    """
+    if (held["block"] > 1).any():
+        held = held[held["block"] > 1]
     if held.empty or held[KV_USED_BYTES].isna().all():
         return KvPerToken(None, "no sample of KV used in which all requests only generated")
     if len(held) < FEWEST_SAMPLES:
         return KvPerToken(None, f"only {len(held)} samples in which all requests only generated")
     found = least_squares([held["requests"].tolist(), held["room"].tolist()], held[KV_USED_BYTES].tolist())
     if found is None:
-        return KvPerToken(None, "the requests held the same number of tokens in every sample")
+        return KvPerToken(None, "the requests held the same number of tokens, or of blocks, in every sample")
     slope = found[1]
     if slope.half_width > WIDEST * abs(slope.value):
         return KvPerToken(None, "the lengths of the requests differ too little to tell")
@@ -62,12 +81,12 @@ def held_tokens(
 ) -> pd.DataFrame:
     """A row for each sample of the window at which `requests` > 0 requests held `tokens`, known to the last few.
 
-    Columns ns, requests, tokens, room (tokens that the blocks of these requests have room for: the same as tokens
-    where the engine does not tell the size of a block) and KV_USED_BYTES. Empty where the engine does not tell KV
-    used, and where its prefix cache found something: requests that share entries do not add up.
+    Columns ns, requests, tokens, block (tokens of one; 1 where the engine does not tell), room (tokens that the
+    blocks of these requests have room for) and KV_USED_BYTES. Empty where the engine does not tell KV used, and where
+    its prefix cache found something: requests that share entries do not add up.
     """
     rows = requests[requests["sent_ns"].notna()]
-    columns = ["ns", "requests", "tokens", "room", KV_USED_BYTES]
+    columns = ["ns", "requests", "tokens", "block", "room", KV_USED_BYTES]
     if KV_USED_BYTES not in telemetry or rows.empty or _shared(rows, telemetry):
         return pd.DataFrame(columns=columns)
     key, ns = request_keys(events), events["ns"].to_numpy()
@@ -98,7 +117,9 @@ def held_tokens(
     block = _block_tokens(telemetry)
     room = tokens if block == 1 else added(*_in_blocks(prompts, sizes, owner, arrived, block))
     count = _sum_at(instants, begin, end, np.ones(len(rows)))
-    found = (instants, count.astype(int), tokens, room, samples[KV_USED_BYTES].to_numpy(dtype=float))
+    used = samples[KV_USED_BYTES].to_numpy(dtype=float)
+    blocks = np.full(len(instants), block)
+    found = (instants, count.astype(int), tokens, blocks, room, used)
     return pd.DataFrame(dict(zip(columns, found, strict=True)))
 
 
@@ -106,10 +127,14 @@ def _shared(rows: pd.DataFrame, telemetry: pd.DataFrame) -> bool:
     """Whether the prefix cache found something, by the requests or by the engine's own counter."""
     if (rows["cached_tokens"].fillna(0) > 0).any():
         return True
-    if PREFIX_HIT_TOKENS not in telemetry:
+    if not _counts_hits(telemetry):
         return False
-    hits = telemetry[PREFIX_HIT_TOKENS].dropna()
-    return len(hits) > 1 and bool(hits.max() > hits.min())
+    hits = telemetry[PREFIX_HIT_TOKENS]
+    return bool(hits.max() > hits.min())
+
+
+def _counts_hits(telemetry: pd.DataFrame) -> bool:
+    return PREFIX_HIT_TOKENS in telemetry and bool(telemetry[PREFIX_HIT_TOKENS].notna().any())
 
 
 def _block_tokens(telemetry: pd.DataFrame) -> float:

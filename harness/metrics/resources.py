@@ -30,12 +30,13 @@ class Held:
     """What is known of an engine's memory beside its samples.
 
     kv_pool_touched: as the engine's capabilities say it. weights_bytes, weights_source: as
-    `harness.core.weight_files.WeightSize` has them.
+    `harness.core.weight_files.WeightSize` has them. prefix_cache: whether requests may share entries of the KV cache.
     """
 
     kv_pool_touched: bool | None = None
     weights_bytes: float | None = None
     weights_source: str | None = None
+    prefix_cache: bool = False
 
 
 UNKNOWN = Held()

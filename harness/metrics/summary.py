@@ -47,7 +47,7 @@ def summarise(
     summary["slo_percentiles"] = judge_percentiles(scheduled, slo)
     summary["requests"] = count_requests(scheduled)
     summary["sessions"] = int(scheduled["session"].nunique())
-    token = kv_per_token(requests, events, telemetry, window)
+    token = kv_per_token(requests, events, telemetry, window, held.prefix_cache)
     summary["memory"] = memory_summary(telemetry, window, held) | {
         "kv_per_token_bytes": token.bytes.value if token.bytes else None,
         "kv_per_token_interval": [token.bytes.low, token.bytes.high] if token.bytes else None,

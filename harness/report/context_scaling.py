@@ -109,7 +109,8 @@ def _growth_words(growth: Growth) -> list[str]:
         )
     else:
         words.append(
-            "How KV memory grows is not known: the engine does not tell it, or too few samples caught it."
+            "How KV memory grows is not known: the engine does not tell it, too few samples caught it, or "
+            "requests shared entries of a prefix cache."
         )
     if growth.ttft is not None:
         words.append(

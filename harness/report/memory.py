@@ -220,7 +220,9 @@ def _rates(runs: Iterable[Run]) -> list[float]:
 
 def _held(runs: Sequence[Coloured]) -> pd.DataFrame:
     """Rows of `held_tokens` of every run, with its id and series."""
-    tables = [pd.DataFrame(columns=["run", "series", "ns", "requests", "tokens", KV_USED_BYTES])]
+    tables = [
+        pd.DataFrame(columns=["run", "series", "ns", "requests", "tokens", "block", "room", KV_USED_BYTES])
+    ]
     for series, run in runs:
         if run.window and len(run.requests) and len(run.telemetry):
             table = held_tokens(run.requests, run.events, run.telemetry, Window.from_record(run.window))

@@ -1,5 +1,6 @@
 """`experiment=kv_saving`, a whole command made small: a pool that two plain requests fill holds more packed ones."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,16 @@ def test_a_full_pool_serves_more_requests_of_fewer_bytes(tmp_path: Path):
     assert most_at_once(plain) == 2
     assert most_at_once(packed) > 2
     assert most_at_once(evicted) > 2
-    advised = run(["harness.advise"], tmp_path)
+    advised = run(["harness.advise", "out=advice"], tmp_path)
     assert advised.status == 0, advised.err
-    assert "saves" in advised.out
+    advice = json.loads((tmp_path / "advice" / "advice.json").read_text())
+    savings = {
+        one["runs"][0]: one["saving"] for one in advice["ranked"] + advice["excluded"] if one["saving"]
+    }
+    assert set(savings) == {packed.id, evicted.id}
+    for other in (
+        packed,
+        evicted,
+    ):  # what a token costs is the price of the machine's time over tokens in that time
+        share = 1 - plain.summary["output_tokens_per_s"] / other.summary["output_tokens_per_s"]
+        assert savings[other.id]["share"] == pytest.approx(share)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.metrics.kv_per_token import held_tokens, kv_per_token
+from harness.metrics.kv_per_token import fitted, held_tokens, kv_per_token
 from harness.metrics.window import Window
 from harness.records.frames import typed
 from harness.records.schema import EVENT_COLUMNS, REQUEST_COLUMNS, TELEMETRY_COLUMNS
@@ -152,6 +152,8 @@ def test_a_run_that_does_not_tell_says_why() -> None:
     requests, events, telemetry = pairs([256, 256])
     assert "differ too little" in str(kv_per_token(requests, events, telemetry, WINDOW).why)
     assert "only" in str(kv_per_token(requests, events, telemetry.iloc[:18], WINDOW).why)
+    in_one_block = kv_per_token(*pairs([130, 150], block=128, told=True), WINDOW)
+    assert "of blocks" in str(in_one_block.why)
     silent = telemetry.drop(columns="kv_used_bytes")
     found = kv_per_token(requests, events, silent, WINDOW)
     assert found.bytes is None
@@ -162,10 +164,24 @@ def test_requests_that_share_entries_do_not_add_up() -> None:
     requests, events, telemetry = pairs([256, 512, 1024])
     hits = telemetry.assign(prefix_hit_tokens_total=256.0)
     assert kv_per_token(requests, events, hits, WINDOW).bytes is not None  # all of them before the run
+    assert (
+        kv_per_token(requests, events, hits, WINDOW, prefix_cache=True).bytes is not None
+    )  # it counts, and none came
     hits.loc[len(hits) // 2 :, "prefix_hit_tokens_total"] += 128
-    assert kv_per_token(requests, events, hits, WINDOW).bytes is None
+    nobody_counts = kv_per_token(requests, events, telemetry, WINDOW, prefix_cache=True)
+    counted = kv_per_token(requests, events, hits, WINDOW)
     requests.loc[3, "cached_tokens"] = 128
-    assert kv_per_token(requests, events, telemetry, WINDOW).bytes is None
+    told = kv_per_token(requests, events, telemetry, WINDOW)
+    for found, why in ((counted, "shared"), (told, "shared"), (nobody_counts, "counts no hits")):
+        assert found.bytes is None
+        assert why in str(found.why)
+
+
+def test_runs_that_tell_no_block_are_left_out_where_others_do() -> None:
+    lengths = [260, 262, 264, 440, 445]
+    silent, told = (held_tokens(*pairs(lengths, block=128, told=told), WINDOW) for told in (False, True))
+    assert fitted(pd.concat([silent, told])) == fitted(told)
+    assert fitted(silent).bytes != fitted(told).bytes
 
 
 def test_noise_of_the_gauge_is_in_the_interval() -> None:
