@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from omegaconf import MISSING
 
 from backends.base import Capabilities, EngineOptions, LaunchSpec, Say
-from backends.cpu import cpu_flags
+from backends.cpu import cpu_dtypes, cpu_flags
 from backends.engine_adapter import EngineAdapter, check_pool
 from backends.environment import Recipe
 from backends.gpu import nvidia_gpu_here
@@ -77,7 +77,6 @@ class VllmBackend(EngineAdapter):
 
     def capabilities(self) -> Capabilities:
         """Prompt log-probabilities are computed chunk by chunk over the paged cache, never from a cached prefix."""
-        cuda = self.device_kind == "cuda"
         return Capabilities(
             ignore_eos=True,
             return_token_ids=True,
@@ -91,8 +90,19 @@ class VllmBackend(EngineAdapter):
             weight_dtypes=(*self._plain(), *_QUANTISED_WEIGHTS.get(self.device_kind, {})),
             kv_dtypes=(*self._plain(), *self._quantised_kv()),
             devices=("cpu", "cuda"),
-            caveats=("vLLM on CUDA: not verified on hardware",) if cuda else (),
+            caveats=self._caveats(),
         )
+
+    def _caveats(self) -> tuple[str, ...]:
+        if self.device_kind == "cuda":
+            return ("vLLM on CUDA: not verified on hardware",)
+        if (
+            self.options.base_url is None
+            and self.options.dtype == "bf16"
+            and "bf16" not in cpu_dtypes(cpu_flags())
+        ):
+            return ("vLLM: this CPU emulates bf16, f32 is faster",)
+        return ()
 
     def check_options(self, model: ModelFiles) -> None:
         """A device that is there, a step that holds every request, a pool that holds one."""

@@ -1,24 +1,14 @@
-"""How the project's dtype names map to OpenVINO's, and which of them a CPU really computes in."""
+"""How the project's dtype names map to OpenVINO's, and which of them a device really computes in."""
 
-from collections.abc import Collection
-
-from backends.cpu import cpu_flags
+from backends.cpu import cpu_dtypes, cpu_flags
 from harness.core.geometry import ModelGeometry
 
 KV_PRECISIONS = {"f32": "f32", "f16": "f16", "int8": "u8", "int4": "u4"}
-# OpenVINO takes an arithmetic the CPU lacks and quietly computes in f32: so it is checked before. Any flag will do.
-_CPU_FLAGS = {"bf16": {"avx512_bf16", "amx_bf16", "avx_ne_convert"}, "f16": {"avx512_fp16", "amx_fp16"}}
-
-
-def cpu_dtypes(flags: Collection[str]) -> tuple[str, ...]:
-    """Arithmetics of an x86 CPU with these /proc/cpuinfo flags; all of them where the flags are not known."""
-    fast = tuple(dtype for dtype, any_of in _CPU_FLAGS.items() if not flags or any_of & set(flags))
-    return ("f32", *fast)
 
 
 def device_dtypes(kind: str) -> tuple[str, ...]:
     """Arithmetics of a device; kind: cpu, gpu or npu."""
-    if kind == "cpu":
+    if kind == "cpu":  # an arithmetic that it lacks is taken, and quietly computed in f32
         return cpu_dtypes(cpu_flags())
     return ("f16",) if kind == "npu" else ("f32", "f16")
 

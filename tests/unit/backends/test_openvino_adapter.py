@@ -9,9 +9,10 @@ from typing import Any
 import orjson
 import pytest
 
+from backends.cpu import cpu_dtypes
 from backends.openvino.devices import check_device
 from backends.openvino.export import EXPORTER, export, exported
-from backends.openvino.precision import cpu_dtypes, kv_bytes_per_token
+from backends.openvino.precision import kv_bytes_per_token
 from backends.serving.engine import EngineConfig
 from harness.core.errors import EngineError, UsageError
 from harness.core.geometry import ModelGeometry

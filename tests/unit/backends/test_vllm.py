@@ -62,6 +62,29 @@ def test_an_fp8_cache_needs_avx512_or_amx(model: ModelFiles, monkeypatch: pytest
         vllm(kv_dtype="fp8").check(model)
 
 
+@pytest.mark.parametrize(
+    ("flags", "changes", "caveats"),
+    [
+        ({"avx2", "avx512f"}, {"dtype": "bf16"}, 1),
+        ({"avx2", "avx512f"}, {"dtype": "f32"}, 0),
+        ({"avx512_bf16"}, {"dtype": "bf16"}, 0),
+        (set(), {"dtype": "bf16"}, 0),  # nobody knows
+        (
+            {"avx2"},
+            {"dtype": "bf16", "base_url": "http://127.0.0.1:1"},
+            0,
+        ),  # its owner's own choice, not ours
+    ],
+)
+def test_an_arithmetic_that_this_cpu_only_emulates_is_told_with_every_figure(
+    flags: set[str], changes: dict[str, Any], caveats: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapter, "cpu_flags", lambda: frozenset(flags))
+    told = vllm(**changes).capabilities().caveats
+    assert len(told) == caveats
+    assert all("emulates bf16" in words for words in told)
+
+
 def test_a_variable_that_would_override_the_pool_is_refused(
     model: ModelFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
