@@ -1,6 +1,7 @@
 """Settings shared by every test: hypothesis without a look at the clock, and the same examples on every CI run."""
 
 import os
+import signal
 from collections import defaultdict
 from typing import Any
 
@@ -12,6 +13,10 @@ settings.register_profile("default", **_UNTIMED)
 # The same examples every time: twice as many would say the same again tomorrow.
 settings.register_profile("ci", **_UNTIMED, derandomize=True, max_examples=50)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+# A script's background jobs ignore SIGINT, and what they start inherits that: no Ctrl-C would reach it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
