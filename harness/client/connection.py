@@ -152,8 +152,8 @@ class Connection(asyncio.Protocol):
             return
         self._now = now
         self._started = True
-        if exchange.slot is not None:
-            self._take_back(exchange)
+        if (slot := exchange.slot) is not None:
+            self._take_back(exchange, slot)
         self._before_ns, exchange.last_read_ns = exchange.last_read_ns, now
         exchange.reads += 1
         try:
@@ -188,11 +188,9 @@ class Connection(asyncio.Protocol):
             self._slot.give(exchange.request, self._now, MOST_BODY_BYTES - self._body_bytes)
             exchange.slot = self._slot
 
-    def _take_back(self, exchange: Exchange) -> None:
+    def _take_back(self, exchange: Exchange, slot: StreamSlot) -> None:
         """Read on from where the compiled reader stopped."""
-        slot, exchange.slot = exchange.slot, None
-        if slot is None:
-            return
+        exchange.slot = None
         slot.withhold()
         if slot.reads:
             exchange.last_read_ns = slot.latest_ns

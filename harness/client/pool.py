@@ -236,6 +236,6 @@ class Pool:
 
 
 def _chunk_reader(setup: Setup, journal: Journal, counters: memoryview) -> ChunkReader | None:
-    if setup.chunk_reader is None or setup.tls:
+    if setup.chunk_reader is None:
         return None
     return ChunkReader(Path(setup.chunk_reader), journal, counters)
